@@ -1,0 +1,5 @@
+"""The compiled kernels: same names and arguments as `rbr.reference.kernels`, which define them.
+
+They validate nothing, hold no lock and use no Python objects in loops; the rooms of rbr check, convert
+and allocate before they call. Each works on a range of features or rows.  Looks at: nothing of rbr.
+"""

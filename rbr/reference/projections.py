@@ -1,0 +1,350 @@
+"""P_zm, P_L, P_G and P_C, and the proximal step of which P_C is the case without a jump cost.
+
+A table u (one number per bin) lives in the geometry of its weights w, <u, v>_w = sum_k w_k u_k v_k.
+`prox_table` finds, among the tables g that the shape and the limit allow, the one that maximises
+
+    net(g) = ||g||_w^2 / 2 - price * code(g)
+
+over projections g of u onto the subspace of some set of pieces. Since ||u - g||^2 = ||u||^2 - ||g||^2
+for such a projection, price = 0 gives the nearest table, P_L(u). The code length is measured in the units of the paper's
+Gaussian complexity (appendix D: s_L log b + log p).
+
+A set of pieces is written as one label per bin, 2 * piece + (1 if the piece is a line): see `prox_table`.
+Looks at: numpy, scipy.fft.  Seen by: rbr.reference.kernels, rbr.reference.solve.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from scipy.fft import dct, idct
+
+# The order is the integer by which a kernel is told the shape.
+SHAPES = ("constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency", "free")
+
+NO_PIECE = -1
+
+
+def project_zero_mean(table, weights):
+    """P_zm (paper, appendix A): the nearest table of mean zero, for weights that sum to 1.
+
+    argmin_u ||u - f||_w^2  subject to  <u, 1>_w = 0    =    f - <f, 1>_w
+    """
+    return table - weights @ table
+
+
+def prox_table(table, weights, positions, has_missing, shape, limit, price, greedy=False):
+    """P_L (paper, appendix A) of one centred table, or its proximal step if price > 0.
+
+    Parameters
+    ----------
+    table, weights, positions : arrays of the table's bins; a missing bin, if any, is the last
+    shape : a name of SHAPES
+    limit : s_L,j >= 1
+    price : mu * lambda * kappa >= 0, the price of one unit of code length
+
+    Returns
+    -------
+    out : the chosen table; all zero if no table has a positive net
+    labels : one int per bin. 2 * piece + is_line where the bin belongs to a piece (for `levels` a group, for
+        `free` the bin itself; pieces are numbered from the left or from the lowest level), NO_PIECE elsewhere and all
+        over a zero table. A missing bin is a piece of its own, the last. For `frequency` the kept coefficients
+        are labelled with 2 * their index.
+    net : ||out||_w^2 / 2 - price * code
+    code : code length of the choice, 0 for the zero table
+    """
+    n_ordered = len(table) - bool(has_missing)
+    out, labels = np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32)
+    ordered = slice(0, n_ordered)
+    out[ordered], labels[ordered], code = _CHOOSE[shape](
+        table[ordered], weights[ordered], positions[ordered], limit, price, greedy
+    )
+    if has_missing:
+        out[-1] = table[-1] if weights[-1] > 0 else 0.0
+        labels[-1] = 2 * (labels[ordered].max() // 2 + 1)
+        code += 1.0
+
+    net = weights @ out**2 / 2 - price * code
+    if not net > 0:
+        return np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32), 0.0, 0.0
+    return out, labels, net, code
+
+
+# ---------------------------------------------------------------- pieces over neighbouring bins
+
+
+def _choose_constant(u, w, x, limit, price, greedy):
+    """`constant`: code (pieces - 1) log b."""
+    return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(1.0, None))
+
+
+def _choose_linear(u, w, x, limit, price, greedy):
+    """`linear`: each piece its own line, code (2 pieces - 1) log b."""
+    return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(None, 2.0))
+
+
+def _choose_mixed(u, w, x, limit, price, greedy):
+    """`mixed`: each piece constant or a line, whichever pays; code (constants + 2 lines - 1) log b."""
+    if not price:
+        return _choose_linear(u, w, x, limit, price, greedy)
+    return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(1.0, 2.0))
+
+
+def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
+    """The best cut of the bins of positive weight into at most `limit` pieces; the other bins follow.
+
+    piece_codes : the code of a constant piece and of a line, in units of log b; None where not allowed
+    """
+    live = np.flatnonzero(w > 0)
+    labels = np.full(len(u), NO_PIECE, dtype=np.int32)
+    if len(live) == 0:
+        return np.zeros(len(u)), labels, 0.0
+    log_b = np.log(len(u))
+    nets, is_line = piece_nets(u[live], w[live], x[live], price * log_b, piece_codes)
+    starts = (greedy_cut if greedy else best_cut)(nets, np.full(limit, 0.0))
+
+    out = np.empty(len(u))
+    code = -1.0
+    for piece, (start, stop) in enumerate(zip(starts, [*starts[1:], len(live)], strict=True)):
+        bins = live[start:stop]
+        line = bool(is_line[start, stop - 1])
+        code += piece_codes[line]
+        # Bins of weight zero belong to the piece on their left, the first ones to the first piece.
+        span = slice(0 if piece == 0 else bins[0], live[stop] if stop < len(live) else len(u))
+        mean, slope, center = fit_line(u[bins], w[bins], x[bins]) if line else (w_mean(u[bins], w[bins]), 0.0, 0.0)
+        out[span] = mean + slope * (x[span] - center)
+        labels[span] = 2 * piece + line
+    return out, labels, code * log_b
+
+
+def w_mean(u, w):
+    """The mean of u in the geometry w."""
+    return w @ u / w.sum()
+
+
+def fit_line(u, w, x):
+    """Weighted least squares: u is near mean + slope * (x - center).
+
+    Fewer than two positions make the slope zero: that is counted, never judged by a variance.
+    """
+    mean, center = w_mean(u, w), w_mean(x, w)
+    dx = x - center
+    spread = w @ dx**2
+    if np.all(x == x[0]) or spread == 0:
+        return mean, 0.0, center
+    return mean, w @ (dx * (u - mean)) / spread, center
+
+
+def piece_nets(u, w, x, unit, piece_codes):
+    """nets[s, e]: gain / 2 - unit * code of one piece over the bins s..e, and whether it is a line.
+
+    The gain of a piece is the squared norm of the projection onto it: W mean^2 for a constant, and
+    W mean^2 + Sxu^2 / Sxx for a line, with sums taken around the piece's own means.
+    """
+    n = len(u)
+    nets, is_line = np.full((n, n), -np.inf), np.zeros((n, n), dtype=bool)
+    constant_code, line_code = piece_codes
+    for s in range(n):
+        inside = np.tri(n - s) * w[s:]  # row r: the weights of the bins s..s+r
+        total = inside.sum(axis=1)
+        mean_u, mean_x = inside @ u[s:] / total, inside @ x[s:] / total
+        constant = total * mean_u**2 / 2
+        dx, du = x[s:] - mean_x[:, None], u[s:] - mean_u[:, None]
+        spread, product = (inside * dx**2).sum(axis=1), (inside * dx * du).sum(axis=1)
+        two_positions = np.cumsum(np.diff(x[s:], prepend=x[s]) != 0) > 0
+        slope_gain = np.divide(product**2, spread, out=np.zeros(n - s), where=two_positions & (spread > 0))
+        candidates = [constant - unit * constant_code if constant_code else np.full(n - s, -np.inf),
+                      constant + slope_gain / 2 - unit * line_code if line_code else np.full(n - s, -np.inf)]
+        nets[s, s:] = np.maximum(*candidates)
+        is_line[s, s:] = candidates[1] > candidates[0]
+    return nets, is_line
+
+
+def best_cut(nets, price_by_count):
+    """The starts of the pieces that maximise the sum of their nets, less a price by their number.
+
+    best[k][e] is the best value of exactly k pieces over the bins 0..e-1:
+    best[k][e] = max over s of best[k-1][s] + nets[s, e-1]; ties go to the leftmost s, then to fewer pieces.
+    """
+    n = len(nets)
+    n_counts = min(len(price_by_count), n)
+    best = np.full((n_counts + 1, n + 1), -np.inf)
+    split = np.zeros((n_counts + 1, n + 1), dtype=int)
+    best[0, 0] = 0.0
+    for k in range(1, n_counts + 1):
+        for e in range(k, n + 1):
+            candidates = best[k - 1, :e] + nets[:e, e - 1]
+            split[k, e] = np.argmax(candidates)
+            best[k, e] = candidates[split[k, e]]
+    k = 1 + int(np.argmax(best[1:, n] - price_by_count[:n_counts]))
+    starts, e = [], n
+    for count in range(k, 0, -1):
+        e = int(split[count, e])
+        starts.append(e)
+    return starts[::-1]
+
+
+def greedy_cut(nets, price_by_count):
+    """Bottom-up merging (Keogh et al. 2001): the starts of the pieces of a good, not the best, cut.
+
+    From single bins, merge the two neighbours whose merging costs least (ties: the leftmost) down to one
+    piece; return the best of the cuts passed on the way that have at most len(price_by_count) pieces.
+    """
+    n = len(nets)
+    starts = list(range(n))
+    passed = []
+    while True:
+        ends = [s - 1 for s in starts[1:]] + [n - 1]
+        if len(starts) <= len(price_by_count):
+            value = sum(nets[s, e] for s, e in zip(starts, ends, strict=True)) - price_by_count[len(starts) - 1]
+            passed.append((value, list(starts)))
+        if len(starts) == 1:
+            break
+        losses = [
+            nets[starts[i], ends[i]] + nets[starts[i + 1], ends[i + 1]] - nets[starts[i], ends[i + 1]]
+            for i in range(len(starts) - 1)
+        ]
+        del starts[int(np.argmin(losses)) + 1]
+    return max(reversed(passed), key=lambda value_and_starts: value_and_starts[0])[1]
+
+
+# ---------------------------------------------------------------- monotone tables and levels
+
+
+def _choose_increasing(u, w, x, limit, price, greedy):
+    """`increasing`: isotonic regression, then the best cut of its blocks; code (pieces - 1) log b.
+
+    For g constant on unions of isotonic blocks <u - iso, iso - g>_w = 0, and the block means of an
+    increasing table increase by themselves; so cutting the isotonic fit is exact, with a price too.
+    """
+    live = w > 0
+    iso = np.zeros(len(u))
+    iso[live] = isotonic(u[live], w[live])
+    return _choose_constant(iso, w, x, limit, price, greedy)
+
+
+def _choose_decreasing(u, w, x, limit, price, greedy):
+    """`decreasing`: minus the increasing table nearest to -u."""
+    values, labels, code = _choose_increasing(-u, w, x, limit, price, greedy)
+    return -values, labels, code
+
+
+def isotonic(u, w):
+    """Pool adjacent violators: the nearest increasing table for positive weights."""
+    blocks = []  # (mean, weight, n_bins)
+    for value, weight in zip(u, w, strict=True):
+        blocks.append((value, weight, 1))
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            (m1, w1, n1), (m2, w2, n2) = blocks[-2:]
+            blocks[-2:] = [((w1 * m1 + w2 * m2) / (w1 + w2), w1 + w2, n1 + n2)]
+    return np.repeat([mean for mean, _, _ in blocks], [n for _, _, n in blocks])
+
+
+def _choose_levels(u, w, x, limit, price, greedy):
+    """`levels`: at most `limit` distinct values in any order; code log S(b, k) + k - 1.
+
+    The best groups are runs of the bins sorted by value, so the search is the one for constant pieces.
+    """
+    live = np.flatnonzero(w > 0)
+    labels = np.full(len(u), NO_PIECE, dtype=np.int32)
+    if len(live) == 0:
+        return np.zeros(len(u)), labels, 0.0
+    order = live[np.argsort(u[live], kind="stable")]
+    nets, _ = piece_nets(u[order], w[order], np.arange(float(len(order))), 0.0, (1.0, None))
+    codes = level_codes(len(u), min(limit, len(live)))
+    starts = (greedy_cut if greedy else best_cut)(nets, price * codes)
+    out, levels = np.empty(len(u)), []
+    for level, bins in enumerate(np.split(order, starts[1:])):
+        levels.append(w_mean(u[bins], w[bins]))
+        out[bins], labels[bins] = levels[-1], 2 * level
+    nearest_zero = int(np.argmin(np.abs(levels)))
+    out[w == 0], labels[w == 0] = levels[nearest_zero], 2 * nearest_zero
+    return out, labels, codes[len(levels) - 1]
+
+
+@cache
+def level_codes(n_bins, limit):
+    """log S(b, k) + k - 1 for k = 1..limit, S(b, k) the Stirling number of the second kind.
+
+    S(b, k) = k S(b-1, k) + S(b-1, k-1) counts the groupings of b bins into k groups.
+    """
+    log_s = np.full(limit + 1, -np.inf)
+    log_s[0] = 0.0
+    with np.errstate(divide="ignore"):
+        log_k = np.log(np.arange(limit + 1.0))
+    for _ in range(n_bins):
+        log_s = np.logaddexp(log_k + log_s, np.concatenate([[-np.inf], log_s[:-1]]))
+    codes = log_s[1:] + np.arange(limit)
+    codes.setflags(write=False)
+    return codes
+
+
+# ---------------------------------------------------------------- frequency and free
+
+
+def _choose_frequency(u, w, x, limit, price, greedy):
+    """`frequency`: at most `limit` non-constant DCT-II coefficients; code k log b. The weights are equal."""
+    log_b = np.log(len(u))
+    coefficients = dct(u, norm="ortho")
+    order = 1 + np.argsort(-np.abs(coefficients[1:]), kind="stable")
+    # With equal weights the gain of a coefficient c is w c^2, whatever the others do.
+    pays = w[0] * coefficients[order] ** 2 / 2 > price * log_b
+    kept = order[:limit][pays[:limit]]
+    labels = np.full(len(u), NO_PIECE, dtype=np.int32)
+    labels[[0, *kept]] = 2 * np.array([0, *kept])
+    return idct(np.where(labels >= 0, coefficients, 0.0), norm="ortho"), labels, len(kept) * log_b
+
+
+def _choose_free(u, w, x, limit, price, greedy):
+    """`free`: the table itself, zero in bins of weight zero; code b - 1."""
+    labels = np.where(w > 0, 2 * np.arange(len(u)), NO_PIECE).astype(np.int32)
+    return np.where(w > 0, u, 0.0), labels, len(u) - 1.0
+
+
+_CHOOSE = dict(
+    zip(
+        SHAPES,
+        (
+            _choose_constant,
+            _choose_linear,
+            _choose_mixed,
+            _choose_increasing,
+            _choose_decreasing,
+            _choose_levels,
+            _choose_frequency,
+            _choose_free,
+        ),
+        strict=True,
+    )
+)
+
+
+# ---------------------------------------------------------------- all tables
+
+
+def keep_largest(nets, max_features):
+    """P_G (paper, appendix A): indices of the tables with the largest positive net, ties to the lower index."""
+    order = np.argsort(-nets, kind="stable")
+    kept = order[nets[order] > 0]
+    return np.sort(kept if max_features is None else kept[:max_features])
+
+
+def prox(f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False):
+    """The proximal step on stacked tables: P_zm, then P_L or its priced form per table, then P_G.
+
+    argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)
+
+    With price = entry_price = 0 it is the theorem P_C = P_G o P_L o P_zm (paper, appendix A).
+    """
+    out, nets = np.zeros(len(f)), np.zeros(len(offsets) - 1)
+    for j, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        table = slice(first, last)
+        centred = project_zero_mean(f[table], weights[table])
+        out[table], _, net, _ = prox_table(
+            centred, weights[table], positions[table], missing[j], shapes[j], limits[j], price, greedy
+        )
+        nets[j] = net - entry_price
+    for j in set(range(len(nets))) - set(keep_largest(nets, max_features).tolist()):
+        out[offsets[j] : offsets[j + 1]] = 0.0
+    return out

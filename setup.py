@@ -1,0 +1,37 @@
+"""Builds the compiled kernels; everything else about the package is in pyproject.toml.
+
+The compiler directives live here and nowhere else. RBR_DEBUG=1 turns the run-time checks on: bounds,
+initialised views, wraparound. There is no -march=native (a wheel must run on any x86-64 or arm64), no
+fast-math (NaN stays NaN), and -ffp-contract=off, so that arm64 rounds as x86-64 does.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG = os.environ.get("RBR_DEBUG", "0") not in ("", "0")
+
+COMPILER_DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "initializedcheck": DEBUG,
+    "nonecheck": DEBUG,
+    "wraparound": False,
+    "cdivision": True,
+    "freethreading_compatible": True,
+}
+COMPILE_ARGS = ["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"]
+
+extensions = [
+    Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=COMPILE_ARGS)
+    for path in sorted(Path("rbr/_fast").glob("*.pyx"))
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions, build_dir="build/cython", compiler_directives=COMPILER_DIRECTIVES, force=DEBUG
+    )
+)
