@@ -5,12 +5,13 @@ a zero to be read or a sum to be dropped, so that the loops over rows have no br
 
 Four features go through the rows together. Reading, they share the load and the store of the row's sum;
 summing, they share the load of the row's value, and a bin that is hit row after row makes only one of four
-updates wait. Codes are loaded eight bytes at a time. What is left is one access to a table per code.
+updates wait. Codes are loaded eight bytes at a time where that pays. What is left is one access per code.
 """
 
 import numpy as np
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
+from libc.string cimport memset
 
 ctypedef fused code_t:
     uint8_t
@@ -38,10 +39,12 @@ cdef extern from *:
     uint64_t load_word(const void *codes) noexcept nogil
     Py_ssize_t CODE_OF_WORD(uint64_t word, int k, int bits) noexcept nogil
 
-# The doubles of a block of rows stay in a core's second cache while all features go over them.
 cdef enum:
+    # The doubles of a block of rows stay in a core's second cache while all features go over them.
     ROWS_PER_BLOCK = 32768
     TOGETHER = 4
+    # 256 and a little: the same code of two features must not fall into the same set of the first cache.
+    BYTE_STRIDE = 264
 
 
 def matvec(
@@ -148,7 +151,10 @@ def rmatvec(
                     columns[s] = &codes[features[t + s], start]
                     sums[s, :offsets[features[t + s] + 1] - offsets[features[t + s]] + 1] = 0.0
                 if n_together == TOGETHER:
-                    _sum_by_bin_together(columns, &values[start], sums, stop - start)
+                    if code_t is uint8_t:
+                        _sum_by_byte_together(columns, &values[start], sums, stop - start)
+                    else:
+                        _sum_by_bin_together(columns, &values[start], sums, stop - start)
                 else:
                     for s in range(n_together):
                         _sum_by_bin(columns[s], &values[start], sums[s], stop - start)
@@ -182,26 +188,47 @@ cdef void _sum_by_bin_together(
     cdef const code_t* column_2 = columns[2]
     cdef const code_t* column_3 = columns[3]
     cdef double[::1] sums_0 = sums[0], sums_1 = sums[1], sums_2 = sums[2], sums_3 = sums[3]
+    cdef Py_ssize_t i
+    for i in range(n_rows):
+        sums_0[column_0[i]] += values[i]
+        sums_1[column_1[i]] += values[i]
+        sums_2[column_2[i]] += values[i]
+        sums_3[column_3[i]] += values[i]
+
+
+cdef void _sum_by_byte_together(
+    const uint8_t** columns, const double* values, double[:, ::1] sums, Py_ssize_t n_rows
+) noexcept nogil:
+    """The same for codes of one byte: the 256 sums of a feature fit on the stack, at fixed places."""
+    cdef const uint8_t* column_0 = columns[0]
+    cdef const uint8_t* column_1 = columns[1]
+    cdef const uint8_t* column_2 = columns[2]
+    cdef const uint8_t* column_3 = columns[3]
+    cdef double by_code[TOGETHER * BYTE_STRIDE]
     cdef uint64_t word_0, word_1, word_2, word_3
-    cdef Py_ssize_t word, i
-    cdef int k, bits = 8 * sizeof(code_t), codes_per_word = 8 // sizeof(code_t)
+    cdef Py_ssize_t word, i, s
+    cdef int k
     cdef double value
-    for word in range(n_rows // codes_per_word):
-        i = word * codes_per_word
+    memset(by_code, 0, sizeof(by_code))
+    for word in range(n_rows // 8):
+        i = 8 * word
         word_0, word_1 = load_word(column_0 + i), load_word(column_1 + i)
         word_2, word_3 = load_word(column_2 + i), load_word(column_3 + i)
-        for k in range(codes_per_word):
+        for k in range(8):
             value = values[i + k]
-            sums_0[CODE_OF_WORD(word_0, k, bits)] += value
-            sums_1[CODE_OF_WORD(word_1, k, bits)] += value
-            sums_2[CODE_OF_WORD(word_2, k, bits)] += value
-            sums_3[CODE_OF_WORD(word_3, k, bits)] += value
-    for i in range(n_rows - n_rows % codes_per_word, n_rows):
+            by_code[CODE_OF_WORD(word_0, k, 8)] += value
+            by_code[BYTE_STRIDE + CODE_OF_WORD(word_1, k, 8)] += value
+            by_code[2 * BYTE_STRIDE + CODE_OF_WORD(word_2, k, 8)] += value
+            by_code[3 * BYTE_STRIDE + CODE_OF_WORD(word_3, k, 8)] += value
+    for i in range(n_rows - n_rows % 8, n_rows):
         value = values[i]
-        sums_0[column_0[i]] += value
-        sums_1[column_1[i]] += value
-        sums_2[column_2[i]] += value
-        sums_3[column_3[i]] += value
+        by_code[column_0[i]] += value
+        by_code[BYTE_STRIDE + column_1[i]] += value
+        by_code[2 * BYTE_STRIDE + column_2[i]] += value
+        by_code[3 * BYTE_STRIDE + column_3[i]] += value
+    for s in range(TOGETHER):
+        for i in range(min(sums.shape[1], <Py_ssize_t> 256)):
+            sums[s, i] = by_code[s * BYTE_STRIDE + i]
 
 
 def gram(
