@@ -3,3 +3,7 @@
 They validate nothing, hold no lock and use no Python objects in loops; the rooms of rbr check, convert
 and allocate before they call. Each works on a range of features or rows.  Looks at: nothing of rbr.
 """
+
+from rbr._fast._binning import cut_binomial, cut_regular, encode
+
+__all__ = ["cut_binomial", "cut_regular", "encode"]
