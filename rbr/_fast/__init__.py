@@ -5,5 +5,6 @@ and allocate before they call. Each works on a range of features or rows.  Looks
 """
 
 from rbr._fast._binning import cut_binomial, cut_regular, encode
+from rbr._fast._design import gram, matvec, rmatvec
 
-__all__ = ["cut_binomial", "cut_regular", "encode"]
+__all__ = ["cut_binomial", "cut_regular", "encode", "gram", "matvec", "rmatvec"]
