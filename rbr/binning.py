@@ -1,10 +1,10 @@
 """Bins: from a table of numbers, categories and missing values to one small integer per entry.
 
-A number x of feature j has the code k if edges_[j][k - 1] < x <= edges_[j][k]: its code is the number of edges below
-it. Edges lie between neighbouring training values, so equal values share a bin, infinities and values beyond the
-training range fall into the end bins, and a model that is a table per feature is a step function of the feature. The
-edges of all features lie in one flat array, so that a million features cost no Python object each.
-Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: the estimators, rbr.model.
+A number x of feature j has the code k if edges_[j][k - 1] < x <= edges_[j][k]: its code is the number of edges
+below it. Edges lie between neighbouring training values, so equal values share a bin, infinities and values
+beyond the training range fall into the end bins, and a model that is a table per feature is a step function of
+the feature. The edges of all features lie in one flat array, so that a million features cost no Python object
+each.  Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: the estimators, rbr.model.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MAX_BINS = 65535  # the codes are 16 bits, and one of them is kept for "no bin"
 REGULAR, BINOMIAL, EDGES, CATEGORY = range(4)
 METHODS = {"regular": REGULAR, "binomial": BINOMIAL}
 
-# Up to this many rows the quantiles are those of all rows. Of more, a sample is taken: so many rows per bin, within the
-# limits below. At 255 bins a bin then holds its share of the rows to within 7 % (one standard deviation).
+# Up to this many rows the quantiles are those of all rows. Of more, a sample is taken: so many rows per bin,
+# within the limits below. At 255 bins a bin then holds its share of the rows to within 7 % (one standard
+# deviation).
 MAX_EXACT_ROWS = 200_000
 SAMPLE_ROWS_PER_BIN = 200
 SAMPLE_ROWS = 50_000, 200_000
 
-# Sorted at a time, to bound the memory of a fit; and less work than this is not worth a second thread.
-ENTRIES_PER_BLOCK = 2**22
+# Less work than this is not worth another thread.
 MIN_ENTRIES_PER_THREAD = 100_000
 
 
@@ -46,18 +46,21 @@ class Binner:
     Parameters
     ----------
     max_bins : int or dict, default 255
-        The most bins of a feature, between 2 and 65535, not counting the one for missing values. A dict from column
-        names or indices to ints sets it for these columns, with 255 for the others. Categories have a bin each.
+        The most bins of a feature, between 2 and 65535, not counting the one for missing values. A dict from
+        column names or indices to ints sets it for these columns, with 255 for the others. Categories have a
+        bin each.
     binning : {"regular", "binomial"} or dict, default "regular"
         "regular": bins of equal weight. A value that fills a bin alone gets it, and the other bins are shared
-        over the other rows. "binomial": bin sizes drawn from a multinomial distribution, as in the paper's theory. A
-        dict from columns to one of these, or to an increasing array of edges, for these columns; regular for the others.
+        over the other rows. "binomial": bin sizes drawn from a multinomial distribution, as in the paper's
+        theory. A dict from columns to one of these, or to an increasing array of edges, for these columns;
+        regular for the others.
     categorical_features : "from_dtype", None, or list, default "from_dtype"
-        Which features are categories. "from_dtype": the columns of a frame whose dtype is category or string, or object
-        with text in it. A list of column names or indices, or a mask of one bool per column, names them.
+        Which features are categories. "from_dtype": the columns of a frame whose dtype is category or string,
+        or object with text in it. A list of column names or indices, or a mask of one bool per column, names
+        them.
     random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default None
-        Draws the bin sizes of "binomial", and the rows the edges are taken from if there are more than 200,000. None
-        stands for a fixed seed.
+        Draws the bin sizes of "binomial", and the rows the edges are taken from if there are more than
+        200,000. None stands for a fixed seed.
     n_jobs : int or None, default None
         The number of threads, as in scikit-learn. The result does not depend on it.
 
@@ -74,8 +77,8 @@ class Binner:
         Whether training saw missing values in a feature; its last bin is then theirs.
     is_categorical_ : array of bool, shape (n_features,)
     positions_ : array of float64, shape (n_coef,)
-        The mean of the feature in each bin. Categories have their index, empty bins the middle between their edges,
-        and the bin of missing values repeats the one before.
+        The mean of the feature in each bin. Categories have their index, empty bins the middle between their
+        edges, and the bin of missing values repeats the one before.
     edges_ : sequence of arrays
         The edges of each feature; empty for categories.
     categories_ : dict
@@ -170,8 +173,8 @@ class Binner:
     def transform(self, X: Any, sample_weight: Any = None) -> BinnedMatrix:
         """The binned matrix of a table with the columns of the training table.
 
-        Missing values of a feature that had none in training and unknown categories have no bin: their code is
-        n_bins_[j], one past the last, and they contribute zero.
+        Missing values of a feature that had none in training and unknown categories have no bin: their code
+        is n_bins_[j], one past the last, and they contribute zero.
 
         Parameters
         ----------
@@ -202,9 +205,9 @@ class Binner:
         return _Ragged(self._edges, self._edge_offsets)
 
     def bin_labels(self, feature: int | str) -> list[str]:
-        """The bins of a feature in words: "<= 23.5", "(23.5, 27.5]", "> 27.5", names of categories, "missing".
+        """The bins of a feature in words.
 
-        Numbers are shortened as far as the bins' widths allow.
+        Such as "<= 23.5", "(23.5, 27.5]", "> 27.5"; the names of categories; "missing". Numbers are shortened as far as the bins' widths allow.
 
         Parameters
         ----------
@@ -272,7 +275,8 @@ class Binner:
     def _category_codes(self, table: Table, j: int) -> np.ndarray:
         levels, codes = table.levels(j)
         index = {category: k for k, category in enumerate(self.categories_[j])}
-        # The code -1 of missing values finds the last entry, the bin behind the ordered ones; n_bins_ is "no bin".
+        # The code -1 of missing values finds the last entry, the bin behind the ordered ones; n_bins_ is "no
+        # bin".
         look_up = [index.get(level, self.n_bins_[j]) for level in levels] + [_n_ordered(self.categories_[j])]
         return np.array(look_up, dtype=np.int64)[codes]
 
@@ -305,7 +309,8 @@ class Binner:
         if table.n_features != self.n_features_in_:
             # The wording is scikit-learn's, whose estimator checks look for it.
             raise ValueError(
-                f"X has {table.n_features} features, but Binner is expecting {self.n_features_in_} features as input"
+                f"X has {table.n_features} features, "
+                f"but Binner is expecting {self.n_features_in_} features as input"
             )
 
 
@@ -387,7 +392,7 @@ class _Parts:
         self.positions.append(np.arange(self.n_bins[j], dtype=np.float64))
 
     def add_numbers(self, start: int, edges, positions, n_ordered, missing) -> None:
-        """Features from `start` on: one row of edges and of positions each, filled as far as n_ordered says."""
+        """Features from `start` on: a row of edges and one of positions each, filled as far as n_ordered says."""
         n_ordered = np.asarray(n_ordered)
         here = slice(start, start + len(n_ordered))
         self.n_bins[here] = n_ordered + missing
@@ -490,7 +495,7 @@ def _keep(edges: list[np.ndarray], values: np.ndarray, weights: np.ndarray):
 
 
 def _means_between(values: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The mean of the ascending values in each bin; in an empty bin the middle of its edges, at an end the edge."""
+    """The mean of the ascending values in each bin; in an empty one the middle of its edges, or its only edge."""
     codes = np.searchsorted(edges, values, side="left")
     totals = np.bincount(codes, weight, minlength=len(edges) + 1)
     ends = np.concatenate([edges[:1], edges, edges[-1:]]) if len(edges) else np.zeros(2)
@@ -512,7 +517,8 @@ def _categories_of(table: Table, j: int, kept: np.ndarray | None) -> tuple[tuple
     categories = tuple(level for level, is_present in zip(levels, present, strict=True) if is_present)
     if len(categories) + missing > MAX_BINS:
         raise ValueError(
-            f"{table.label(j)} has {len(categories)} categories; a feature must have at most {MAX_BINS - missing}"
+            f"{table.label(j)} has {len(categories)} categories; "
+            f"a feature must have at most {MAX_BINS - missing}"
         )
     return categories, missing
 
@@ -638,8 +644,8 @@ def _which_categorical(given: Any, table: Table) -> np.ndarray:
     if listed and all(isinstance(item, (bool, np.bool_)) for item in listed):
         if len(listed) != table.n_features:
             raise ValueError(
-                f"categorical_features is a mask of length {len(listed)}; it must have one bool for each of the "
-                f"{table.n_features} columns"
+                f"categorical_features is a mask of length {len(listed)}; "
+                f"it must have one bool for each of the {table.n_features} columns"
             )
         return np.array(listed, dtype=bool)
     for item in listed:
@@ -667,7 +673,7 @@ def _interval_labels(edges: np.ndarray) -> list[str]:
 
 
 def _short_numbers(numbers: np.ndarray) -> list[str]:
-    """Increasing numbers with as few digits as keep each in its place: within 5 % of the way to its neighbours."""
+    """Increasing numbers with so few digits that each stays within 5 % of the way to its neighbours."""
     if len(numbers) == 1:
         slack = np.abs(numbers) * 1e-6
     else:

@@ -1,8 +1,9 @@
 """One face for every kind of table: NumPy arrays, pandas and polars frames, scipy.sparse matrices.
 
-A table is read by columns: numbers as float32 or float64 (a view where the data allow it, never a float copy of
-the whole table), categories as integer codes with the levels they stand for. pandas, polars and scipy.sparse are
-recognised only if the program has imported them already.  Looks at: numpy.  Seen by: rbr.binning.
+A table is read by columns: numbers as float32 or float64 (a view where the data allow it, never a float copy
+of the whole table), categories as integer codes with the levels they stand for. pandas, polars and
+scipy.sparse are recognised only if the program has imported them already.  Looks at: numpy.  Seen by:
+rbr.binning.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class Table:
         return max(1, ENTRIES_PER_BLOCK // n_rows)
 
     def columns_to_sort(self, start: int, stop: int, weights: np.ndarray | None):
-        """The columns start <= j < stop as the rows of an array that the caller may change, and their weights likewise.
+        """The columns start <= j < stop as rows of an array that the caller may change, and likewise their weights.
 
-        Without weights, and where each value counts once, the second is None.
+        The weights are None if each value counts once.
         """
         values = np.array(self.numbers(start, stop).T, order="C", copy=True)
         return values, None if weights is None else np.tile(weights, (stop - start, 1))
@@ -76,7 +77,7 @@ class Table:
         return 1
 
     def numbers(self, start: int, stop: int, rows: np.ndarray | None = None) -> np.ndarray:
-        """The columns start <= j < stop (of the given rows) as a float32 or float64 array of shape (n_rows, n_columns)."""
+        """The columns start <= j < stop (of the given rows), as float32 or float64, of shape (n_rows, n_columns)."""
         columns = [self._column(j, rows) for j in range(start, stop)]
         if len(columns) == 1:
             return columns[0][:, None]
@@ -99,7 +100,7 @@ class Table:
         return found
 
     def levels(self, j: int) -> tuple[list, np.ndarray]:
-        """The distinct values of column j in the order of its categories, and for each row the index of its value there.
+        """The distinct values of column j in the order of its categories, and the index of each row's value there.
 
         Missing values have the index -1.
         """
@@ -125,12 +126,14 @@ class ArrayTable(Table):
         X = X if isinstance(X, np.ndarray) else np.asarray(X)
         if X.ndim != 2:
             raise ValueError(
-                f"Expected 2D array, got {X.ndim}D array instead: X has shape {X.shape}; it must have rows and columns. "
-                f"Reshape your data with X.reshape(-1, 1) if it is one feature, X.reshape(1, -1) if it is one row."
+                f"Expected 2D array, got {X.ndim}D array instead: X has shape {X.shape}; "
+                f"it must have rows and columns. Reshape your data with X.reshape(-1, 1) if it is one feature, "
+                f"X.reshape(1, -1) if it is one row."
             )
         if X.dtype.kind not in "fiubOUSTmMc":
             raise ValueError(
-                f"X has dtype {X.dtype}; it must hold numbers, or text in columns named in categorical_features"
+                f"X has dtype {X.dtype}; "
+                f"it must hold numbers, or text in columns named in categorical_features"
             )
         if X.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: X has dtype {X.dtype}; it must hold real numbers")
@@ -321,7 +324,7 @@ def check_names(columns: Iterable) -> tuple[str, ...] | None:
 
 
 def as_floats(numbers: np.ndarray) -> np.ndarray:
-    """Real numbers or booleans as float32 if that is exact, else as float64; float32 and float64 stay as they are."""
+    """Real numbers as float32 where that is what they are or is exact, else as float64."""
     if numbers.dtype not in (np.float32, np.float64):
         narrow = numbers.dtype.kind == "b" or numbers.dtype.itemsize <= 2
         numbers = numbers.astype(np.float32 if narrow else np.float64)
