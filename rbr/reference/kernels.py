@@ -30,7 +30,7 @@ def prox_tables(
     level_code_offsets,  # IN  (n_features + 1,) int64
     greedy,  # IN  bottom-up merging instead of the exact search
     out,  # OUT (n_coef,) the slices of the given tables
-    labels,  # OUT (n_coef,) int32, likewise: 2 * piece + is_line, see `prox_table`
+    labels,  # OUT (n_coef,) int32, likewise: 2 * piece + has_slope, see `prox_table`
     nets,  # OUT (n_features,) likewise: gain / 2 - price * code
     codes,  # OUT (n_features,) likewise: code lengths
     first,
