@@ -20,7 +20,7 @@ cdef int32_t NO_PIECE = -1
 
 # Up to here a plain search over all starts beats the bookkeeping of the pruned one (benches/RESULTS.md).
 cdef enum:
-    PLAIN_UP_TO = 64
+    PLAIN_UP_TO = 128
 
 cdef double PI = 3.141592653589793
 
@@ -65,6 +65,11 @@ cdef struct Scratch:
     double *around_mean     # sum of w (u - mean_u)^2
     double *around_line
     double *cost            # of everything up to the end, this start taken
+    # prefix sums of w and w u with the errors of their rounding; they share memory with the sums for lines
+    double *weight_sum
+    double *weight_rest
+    double *moment_sum
+    double *moment_rest
     # costs and splits by end
     double *best
     double *best_before
@@ -129,6 +134,10 @@ cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
     for i in range(16):
         double_vectors[i][0] = s.doubles + n_doubles
         n_doubles += m
+    s.weight_sum = s.mean_x
+    s.weight_rest = s.spread
+    s.moment_sum = s.slope
+    s.moment_rest = s.around_mean
     # Every merge makes at most two new pairs.
     s.heap_loss = s.doubles + n_doubles
     n_doubles += 4 * m
@@ -271,6 +280,15 @@ cdef void _line_costs(Py_ssize_t n, Pieces *p, Scratch *s) noexcept nogil:
             s.cost[j] = s.before[j] + (b if b < a else a)
 
 
+cdef inline double _mean(const double *u, const double *w, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double total = 0.0, moment = 0.0
+    for i in range(first, last):
+        total += w[i]
+        moment += w[i] * (u[i] - u[first])
+    return u[first] + moment / total
+
+
 cdef inline Py_ssize_t _leftmost_least(const double *cost, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t j, least = 0
     for j in range(1, n):
@@ -293,6 +311,14 @@ cdef Py_ssize_t _follow(const int32_t *split, Py_ssize_t n, int32_t *cut) noexce
         e = split[e]
         cut[i] = <int32_t> e
     return n_pieces
+
+
+cdef void _follow_by_count(const int32_t *splits, Py_ssize_t n, Py_ssize_t n_pieces, int32_t *cut) noexcept nogil:
+    """The same where there is a row of n + 1 splits for every number of pieces."""
+    cdef Py_ssize_t k, e = n
+    for k in range(n_pieces, 0, -1):
+        e = splits[(k - 1) * (n + 1) + e]
+        cut[k - 1] = <int32_t> e
 
 
 cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
@@ -392,7 +418,7 @@ cdef void _search_constants(
             high = p.u[i]
     if low == high:
         high = low + 1.0
-    slack = 1e-9 * (high - low)     # far above the rounding of a mean
+    slack = 1e-9 * (fabs(low) + fabs(high))     # far above the rounding of a mean
 
     _begin(s, 0, first_start, before[first_start] + p.unit, p.u[first_start], 0.0)
     n_slots = 1
@@ -505,10 +531,83 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
         swap = before
         before = best
         best = swap
-    e = n
-    for k in range(n_pieces, 0, -1):
-        e = s.splits[(k - 1) * (n + 1) + e]
-        s.cut[k - 1] = <int32_t> e
+    _follow_by_count(s.splits, n, n_pieces, s.cut)
+    return n_pieces
+
+
+cdef inline void _add(double *high, double *low, double x) noexcept nogil:
+    """high + low += x, without loss (Knuth's two-sum)."""
+    cdef double total = high[0] + x
+    cdef double part = total - high[0]
+    low[0] += (high[0] - (total - part)) + (x - part)
+    high[0] = total
+
+
+cdef void _search_sorted_ends(
+    Scratch *s, Py_ssize_t first_end, Py_ssize_t last_end, Py_ssize_t first_start, Py_ssize_t last_start,
+    const double *before, double unit, double *best, int32_t *split
+) noexcept nogil:
+    """best[e] for first_end <= e < last_end, whose splits lie in first_start..last_start: halve, and halve again."""
+    cdef Py_ssize_t e, start, least
+    cdef double weight, moment, cost, least_cost
+    while first_end < last_end:
+        e = (first_end + last_end) // 2
+        least = first_start
+        least_cost = INFINITY
+        for start in range(first_start, min(last_start + 1, e)):
+            weight = (s.weight_sum[e] - s.weight_sum[start]) + (s.weight_rest[e] - s.weight_rest[start])
+            moment = (s.moment_sum[e] - s.moment_sum[start]) + (s.moment_rest[e] - s.moment_rest[start])
+            cost = before[start] - 0.5 * (moment * moment / weight)
+            if cost < least_cost:
+                least_cost = cost
+                least = start
+        best[e] = least_cost + unit
+        split[e] = <int32_t> least
+        _search_sorted_ends(s, first_end, e, first_start, least, before, unit, best, split)
+        first_end = e + 1
+        first_start = least
+
+
+cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
+    """The best of 1, 2, ..., limit constant pieces of sorted values, O(n log n) each; -1 if there is no memory.
+
+    Between sorted values the cost is Monge, so the best start moves right with the end. This search needs
+    pieces in any order, hence prefix sums: with their rounding errors carried along, and around the mean.
+    Costs are less by ||u - mean||^2 / 2 than elsewhere until the end is reached.
+    """
+    cdef Py_ssize_t n = p.n, k, e, n_pieces = 1
+    cdef double least, total, center = _mean(p.u, p.w, 0, n), half_square = 0.0
+    cdef double *before = s.best_before
+    cdef double *best = s.best
+    cdef double *swap
+    if _need_splits(s, 4 * (n + 1)) < 0:
+        return -1
+    s.weight_sum[0] = s.weight_rest[0] = s.moment_sum[0] = s.moment_rest[0] = 0.0
+    for e in range(1, n + 1):
+        s.weight_sum[e] = s.weight_sum[e - 1]
+        s.weight_rest[e] = s.weight_rest[e - 1]
+        s.moment_sum[e] = s.moment_sum[e - 1]
+        s.moment_rest[e] = s.moment_rest[e - 1]
+        _add(&s.weight_sum[e], &s.weight_rest[e], p.w[e - 1])
+        _add(&s.moment_sum[e], &s.moment_rest[e], p.w[e - 1] * (p.u[e - 1] - center))
+        half_square += 0.5 * p.w[e - 1] * (p.u[e - 1] - center) * (p.u[e - 1] - center)
+        best[e] = p.unit - 0.5 * (s.moment_sum[e] * s.moment_sum[e] / s.weight_sum[e])
+        s.splits[e] = 0
+    least = best[n] + half_square + _count_price(p, 1)
+    for k in range(2, limit + 1):
+        if least <= _least_price_beyond(p, k - 1, limit):
+            break
+        if _need_splits(s, k * (n + 1)) < 0:
+            return -1
+        swap = before
+        before = best
+        best = swap
+        _search_sorted_ends(s, k, n + 1, k - 1, n - 1, before, p.unit, best, s.splits + (k - 1) * (n + 1))
+        total = best[n] + half_square + _count_price(p, k)
+        if total < least:
+            least = total
+            n_pieces = k
+    _follow_by_count(s.splits, n, n_pieces, s.cut)
     return n_pieces
 
 
@@ -610,6 +709,8 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
             return n_pieces
     if p.line_code > 0.0 or p.n <= PLAIN_UP_TO:
         return _search_by_count_plain(p, limit, s)
+    if p.ascending:
+        return _search_by_count_sorted(p, limit, s)
     return _search_by_count_pruned(p, limit, s)
 
 
@@ -781,15 +882,6 @@ cdef struct Table:
     bint greedy
     double *out
     int32_t *labels
-
-
-cdef inline double _mean(const double *u, const double *w, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef double total = 0.0, moment = 0.0
-    for i in range(first, last):
-        total += w[i]
-        moment += w[i] * (u[i] - u[first])
-    return u[first] + moment / total
 
 
 cdef Py_ssize_t _collect_live(Table *t, Scratch *s) noexcept nogil:
@@ -1183,3 +1275,41 @@ def prox_tables(
         _release(&scratch)
     if failed < 0:
         raise MemoryError(f"no memory to search a table of up to {n_most} bins")
+
+
+# ---------------------------------------------------------------- for tests and benches
+
+
+def cut_constants(const double[::1] u, const double[::1] w, Py_ssize_t limit, int32_t[::1] starts, bint prune):
+    """The cut of u into at most `limit` constant pieces by one search or the other, whatever the size.
+
+    Returns the number of pieces, whose starts are in `starts`. Not a kernel: `prox_tables` chooses the search.
+    """
+    cdef Py_ssize_t i, n = u.shape[0], n_pieces
+    cdef Scratch scratch
+    cdef Pieces p
+    with nogil:
+        n_pieces = _allocate(&scratch, n)
+        if n_pieces == 0:
+            for i in range(n):
+                scratch.u[i] = u[i]
+                scratch.w[i] = w[i]
+            p.n = n
+            p.u = scratch.u
+            p.w = scratch.w
+            p.x = scratch.u
+            p.ascending = False
+            p.unit = 0.0
+            p.constant_code = 1.0
+            p.line_code = 0.0
+            p.count_codes = NULL
+            if prune:
+                n_pieces = _search_by_count_pruned(&p, limit, &scratch)
+            else:
+                n_pieces = _search_by_count_plain(&p, limit, &scratch)
+            for i in range(n_pieces):
+                starts[i] = scratch.cut[i]
+        _release(&scratch)
+    if n_pieces < 0:
+        raise MemoryError(f"no memory to search a table of {n} bins")
+    return n_pieces
