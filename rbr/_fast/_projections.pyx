@@ -691,6 +691,17 @@ cdef Py_ssize_t _cut_exact_fit(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept
     return (p.n + 1) // 2
 
 
+cdef bint _is_sorted(Pieces *p) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef bint rises = False, falls = False
+    for i in range(1, p.n):
+        rises = rises or p.u[i] > p.u[i - 1]
+        falls = falls or p.u[i] < p.u[i - 1]
+        if rises and falls:
+            return False
+    return True
+
+
 cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """Fills s.cut with the starts of the best pieces and returns their number; -1 if there is no memory."""
     cdef Py_ssize_t n_pieces
@@ -709,7 +720,7 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
             return n_pieces
     if p.line_code > 0.0 or p.n <= PLAIN_UP_TO:
         return _search_by_count_plain(p, limit, s)
-    if p.ascending:
+    if p.ascending or _is_sorted(p):
         return _search_by_count_sorted(p, limit, s)
     return _search_by_count_pruned(p, limit, s)
 
@@ -968,11 +979,10 @@ cdef int _choose_pieces(Table *t, Scratch *s, double *code) noexcept nogil:
         # Bins of weight zero belong to the piece on their left, the first ones to the first piece.
         first_bin = s.live[first] if piece > 0 else 0
         last_bin = s.live[last] if last < n else t.n_ordered
-        line = line and t.x[s.live[last - 1]] != origin
         for i in range(first_bin, last_bin):
             t.out[i] = mean
             t.labels[i] = <int32_t> (2 * piece + line)
-        if line:
+        if line and t.x[s.live[last - 1]] != origin:
             for i in range(first_bin, last_bin):
                 t.out[i] = mean + slope * ((0.5 * t.x[i] - 0.5 * origin) / extent - center)
     code[0] *= log_b
@@ -1156,7 +1166,8 @@ cdef int _prox_table(Table *t, Scratch *s, double *net, double *code) noexcept n
     cdef Py_ssize_t i, n_bins = t.n_ordered + t.has_missing
     cdef int32_t top = NO_PIECE
     cdef int failed = 0
-    cdef bint is_the_mean
+    cdef bint is_zero
+    cdef double low = INFINITY, high = -INFINITY
     for i in range(n_bins):
         t.out[i] = 0.0
         t.labels[i] = NO_PIECE
@@ -1175,8 +1186,11 @@ cdef int _prox_table(Table *t, Scratch *s, double *net, double *code) noexcept n
     for i in range(t.n_ordered):
         if t.labels[i] > top:
             top = t.labels[i]
-    # A centred table has the mean zero, of which rounding may leave a trace that must not look like a net.
-    is_the_mean = top == 0 and not t.has_missing
+        if t.w[i] > 0.0:
+            low = min(low, t.out[i])
+            high = max(high, t.out[i])
+    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
+    is_zero = not t.has_missing and (top == 0 or low == high)
     if t.has_missing:
         i = t.n_ordered
         t.out[i] = t.u[i] if t.w[i] > 0.0 else 0.0
@@ -1186,7 +1200,7 @@ cdef int _prox_table(Table *t, Scratch *s, double *net, double *code) noexcept n
     for i in range(n_bins):
         net[0] += t.w[i] * (t.out[i] * t.out[i])
     net[0] = net[0] / 2 - t.price * code[0]
-    if is_the_mean or not net[0] > 0.0:
+    if is_zero or not net[0] > 0.0:
         net[0] = 0.0
         code[0] = 0.0
         for i in range(n_bins):
@@ -1236,7 +1250,7 @@ def prox_tables(
     const int64_t[::1] level_code_offsets,  # IN  (n_features + 1,)
     bint greedy,  # IN  bottom-up merging instead of the exact search
     double[::1] out,  # OUT (n_coef,) the slices of the given tables
-    int32_t[::1] labels,  # OUT (n_coef,) likewise: 2 * piece + has_slope
+    int32_t[::1] labels,  # OUT (n_coef,) likewise: 2 * piece + is_line
     double[::1] nets,  # OUT (n_features,) likewise: gain / 2 - price * code
     double[::1] codes,  # OUT (n_features,) likewise: code lengths
     Py_ssize_t first,

@@ -9,7 +9,7 @@ over projections g of u onto the subspace of some set of pieces. Since ||u - g||
 for such a projection, price = 0 gives the nearest table, P_L(u). The code length is measured in the units
 of the paper's Gaussian complexity (appendix D: s_L log b + log p).
 
-A set of pieces is written as one label per bin, 2 * piece + (1 if the piece has a slope): see `prox_table`.
+A set of pieces is written as one label per bin, 2 * piece + (1 if the piece is a line): see `prox_table`.
 Looks at: numpy, scipy.fft.  Seen by: rbr.reference.kernels, rbr.reference.solve.
 """
 
@@ -47,10 +47,10 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     Returns
     -------
     out : the chosen table; all zero if no table has a positive net
-    labels : one int per bin. 2 * piece + has_slope where the bin belongs to a piece (for `levels` a group,
-        for `free` the bin itself; pieces are numbered from the left or from the lowest level), NO_PIECE
-        elsewhere and all over a zero table. A line over a single position has no slope. A missing bin is a
-        piece of its own, the last. For `frequency` the kept coefficients are labelled with 2 * their index.
+    labels : one int per bin. 2 * piece + is_line where the bin belongs to a piece (for `levels` a group, for
+        `free` the bin itself; pieces are numbered from the left or from the lowest level), NO_PIECE elsewhere
+        and all over a zero table. A missing bin is a piece of its own, the last. For `frequency` the kept
+        coefficients are labelled with 2 * their index.
     net : ||out||_w^2 / 2 - price * code
     code : code length of the choice, 0 for the zero table
     """
@@ -60,16 +60,15 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     out[ordered], labels[ordered], code = _CHOOSE[shape](
         table[ordered], weights[ordered], positions[ordered], limit, price, greedy
     )
-    # A centred table has the mean zero, of which rounding may leave a trace that must not look like a net.
-    is_the_mean = labels.max() == 0
+    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
+    is_zero = not has_missing and (labels.max() == 0 or np.ptp(out[weights > 0]) == 0)
     if has_missing:
         out[-1] = table[-1] if weights[-1] > 0 else 0.0
         labels[-1] = 2 * (labels.max() // 2 + 1)
         code += 1.0
-        is_the_mean = False
 
     net = weights @ out**2 / 2 - price * code
-    if is_the_mean or not net > 0:
+    if is_zero or not net > 0:
         return np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32), 0.0, 0.0
     return out, labels, net, code
 
@@ -115,7 +114,7 @@ def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
         # Bins of weight zero belong to the piece on their left, the first ones to the first piece.
         span = slice(0 if piece == 0 else bins[0], live[stop] if stop < len(live) else len(u))
         out[span] = fit_line(u[bins], w[bins], x[bins], x[span]) if line else w_mean(u[bins], w[bins])
-        labels[span] = 2 * piece + (line and x[bins[0]] != x[bins[-1]])
+        labels[span] = 2 * piece + line
     return out, labels, code * log_b
 
 
@@ -267,6 +266,12 @@ def isotonic_blocks(u, w):
             (m1, w1, n1), (m2, w2, n2) = blocks[-2:]
             blocks[-2:] = [(m1 + w2 * (m2 - m1) / (w1 + w2), w1 + w2, n1 + n2)]
     return tuple(np.array(column) for column in zip(*blocks, strict=True))
+
+
+def isotonic(u, w):
+    """The increasing table nearest to u, for positive weights."""
+    means, _, n_bins = isotonic_blocks(u, w)
+    return np.repeat(means, n_bins)
 
 
 def _choose_levels(u, w, x, limit, price, greedy):
