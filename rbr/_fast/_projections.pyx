@@ -1186,11 +1186,7 @@ cdef int _prox_table(Table *t, Scratch *s, double *net, double *code) noexcept n
     for i in range(t.n_ordered):
         if t.labels[i] > top:
             top = t.labels[i]
-        if t.w[i] > 0.0:
-            low = min(low, t.out[i])
-            high = max(high, t.out[i])
-    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
-    is_zero = not t.has_missing and (top == 0 or low == high)
+    is_zero = top == 0 and not (t.has_missing and t.w[t.n_ordered] > 0.0)
     if t.has_missing:
         i = t.n_ordered
         t.out[i] = t.u[i] if t.w[i] > 0.0 else 0.0
@@ -1198,9 +1194,13 @@ cdef int _prox_table(Table *t, Scratch *s, double *net, double *code) noexcept n
         code[0] += 1.0
     net[0] = 0.0
     for i in range(n_bins):
+        if t.w[i] > 0.0:
+            low = min(low, t.out[i])
+            high = max(high, t.out[i])
         net[0] += t.w[i] * (t.out[i] * t.out[i])
     net[0] = net[0] / 2 - t.price * code[0]
-    if is_zero or not net[0] > 0.0:
+    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
+    if is_zero or low == high or not net[0] > 0.0:
         net[0] = 0.0
         code[0] = 0.0
         for i in range(n_bins):

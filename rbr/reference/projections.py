@@ -60,15 +60,15 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     out[ordered], labels[ordered], code = _CHOOSE[shape](
         table[ordered], weights[ordered], positions[ordered], limit, price, greedy
     )
-    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
-    is_zero = not has_missing and (labels.max() == 0 or np.ptp(out[weights > 0]) == 0)
+    is_one_constant = labels.max() == 0 and not (has_missing and weights[-1] > 0)
     if has_missing:
         out[-1] = table[-1] if weights[-1] > 0 else 0.0
         labels[-1] = 2 * (labels.max() // 2 + 1)
         code += 1.0
 
     net = weights @ out**2 / 2 - price * code
-    if is_zero or not net > 0:
+    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
+    if is_one_constant or np.ptp(out[weights > 0]) == 0 or not net > 0:
         return np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32), 0.0, 0.0
     return out, labels, net, code
 
