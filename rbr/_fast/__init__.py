@@ -6,5 +6,15 @@ and allocate before they call. Each works on a range of features or rows.  Looks
 
 from rbr._fast._binning import cut_binomial, cut_regular, encode
 from rbr._fast._design import gram, matvec, rmatvec
+from rbr._fast._projections import center_tables, prox_tables
 
-__all__ = ["cut_binomial", "cut_regular", "encode", "gram", "matvec", "rmatvec"]
+__all__ = [
+    "center_tables",
+    "cut_binomial",
+    "cut_regular",
+    "encode",
+    "gram",
+    "matvec",
+    "prox_tables",
+    "rmatvec",
+]

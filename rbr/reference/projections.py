@@ -6,8 +6,8 @@ A table u (one number per bin) lives in the geometry of its weights w, <u, v>_w 
     net(g) = ||g||_w^2 / 2 - price * code(g)
 
 over projections g of u onto the subspace of some set of pieces. Since ||u - g||^2 = ||u||^2 - ||g||^2
-for such a projection, price = 0 gives the nearest table, P_L(u). The code length is measured in the units of the paper's
-Gaussian complexity (appendix D: s_L log b + log p).
+for such a projection, price = 0 gives the nearest table, P_L(u). The code length is measured in the units
+of the paper's Gaussian complexity (appendix D: s_L log b + log p).
 
 A set of pieces is written as one label per bin, 2 * piece + (1 if the piece is a line): see `prox_table`.
 Looks at: numpy, scipy.fft.  Seen by: rbr.reference.kernels, rbr.reference.algorithm1.
@@ -48,9 +48,9 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     -------
     out : the chosen table; all zero if no table has a positive net
     labels : one int per bin. 2 * piece + is_line where the bin belongs to a piece (for `levels` a group, for
-        `free` the bin itself; pieces are numbered from the left or from the lowest level), NO_PIECE elsewhere and all
-        over a zero table. A missing bin is a piece of its own, the last. For `frequency` the kept coefficients
-        are labelled with 2 * their index.
+        `free` the bin itself; pieces are numbered from the left or from the lowest level), NO_PIECE elsewhere
+        and all over a zero table. A missing bin is a piece of its own, the last. For `frequency` the kept
+        coefficients are labelled with 2 * their index.
     net : ||out||_w^2 / 2 - price * code
     code : code length of the choice, 0 for the zero table
     """
@@ -60,14 +60,15 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     out[ordered], labels[ordered], code = _CHOOSE[shape](
         table[ordered], weights[ordered], positions[ordered], limit, price, greedy
     )
+    is_one_constant = labels.max() == 0 and not (has_missing and weights[-1] > 0)
     if has_missing:
         out[-1] = table[-1] if weights[-1] > 0 else 0.0
-        labels[-1] = 2 * (labels[ordered].max() // 2 + 1)
+        labels[-1] = 2 * (labels.max() // 2 + 1)
         code += 1.0
 
     net = weights @ out**2 / 2 - price * code
-    # A code of length zero describes a constant, and the constant of mean zero is zero, whatever rounding left.
-    if code == 0 or not net > 0:
+    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
+    if is_one_constant or np.ptp(out[weights > 0]) == 0 or not net > 0:
         return np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32), 0.0, 0.0
     return out, labels, net, code
 
@@ -98,14 +99,13 @@ def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
     piece_codes : the code of a constant piece and of a line, in units of log b; None where not allowed
     """
     live = np.flatnonzero(w > 0)
-    labels = np.full(len(u), NO_PIECE, dtype=np.int32)
     if len(live) == 0:
-        return np.zeros(len(u)), labels, 0.0
+        return _no_pieces(u)
     log_b = np.log(len(u))
-    nets, is_line = piece_nets(u[live], w[live], x[live], price * log_b, piece_codes)
-    starts = (greedy_cut if greedy else best_cut)(nets, np.full(limit, 0.0))
+    costs, is_line = piece_costs(u[live], w[live], x[live], price * log_b, piece_codes)
+    starts = (greedy_cut if greedy else best_cut)(costs, np.zeros(min(limit, len(live))))
 
-    out = np.empty(len(u))
+    out, labels = np.empty(len(u)), np.empty(len(u), dtype=np.int32)
     code = -1.0
     for piece, (start, stop) in enumerate(zip(starts, [*starts[1:], len(live)], strict=True)):
         bins = live[start:stop]
@@ -113,76 +113,83 @@ def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
         code += piece_codes[line]
         # Bins of weight zero belong to the piece on their left, the first ones to the first piece.
         span = slice(0 if piece == 0 else bins[0], live[stop] if stop < len(live) else len(u))
-        mean, slope, center = (
-            fit_line(u[bins], w[bins], x[bins]) if line else (w_mean(u[bins], w[bins]), 0.0, 0.0)
-        )
-        out[span] = mean + slope * (x[span] - center)
+        out[span] = fit_line(u[bins], w[bins], x[bins], x[span]) if line else w_mean(u[bins], w[bins])
         labels[span] = 2 * piece + line
     return out, labels, code * log_b
 
 
+def _no_pieces(u):
+    """The choice where no ordered bin has weight."""
+    return np.zeros(len(u)), np.full(len(u), NO_PIECE, dtype=np.int32), 0.0
+
+
 def w_mean(u, w):
-    """The mean of u in the geometry w."""
-    return w @ u / w.sum()
+    """The mean of u in the geometry w; equal values have exactly that value for a mean."""
+    return u[0] + w @ (u - u[0]) / w.sum()
 
 
-def fit_line(u, w, x):
-    """Weighted least squares: u is near mean + slope * (x - center).
+def fit_line(u, w, x, at):
+    """Weighted least squares: the line mean + slope * (x - center) nearest to u, and its values at `at`.
 
-    Fewer than two positions make the slope zero: that is counted, never judged by a variance.
+    Fewer than two positions make the slope zero: that is counted, never judged by a variance. Positions are
+    told from the piece's first one: that difference of neighbours is exact where the positions are large.
     """
-    mean, center = w_mean(u, w), w_mean(x, w)
-    dx = x - center
+    mean, center = w_mean(u, w), w @ (x - x[0]) / w.sum()
+    dx = (x - x[0]) - center
     spread = w @ dx**2
-    if np.all(x == x[0]) or spread == 0:
-        return mean, 0.0, center
-    return mean, w @ (dx * (u - mean)) / spread, center
+    if x[0] == x[-1] or spread == 0:
+        return np.full(len(at), mean)
+    slope = w @ (dx * (u - mean)) / spread
+    return mean + slope * ((at - x[0]) - center)
 
 
-def piece_nets(u, w, x, unit, piece_codes):
-    """nets[s, e]: gain / 2 - unit * code of one piece over the bins s..e, and whether it is a line.
+def piece_costs(u, w, x, unit, piece_codes):
+    """costs[s, e]: squared distance / 2 + unit * code of a piece over the bins s..e; whether it is a line.
 
-    The gain of a piece is the squared norm of the projection onto it: W mean^2 for a constant, and
-    W mean^2 + Sxu^2 / Sxx for a line, with sums taken around the piece's own means.
+    The distances of the pieces add up to ||u - g||^2 = ||u||^2 - ||g||^2, so the cut of the least cost has
+    the largest net; and a distance can be told to the last digit where a gain, ||g||^2, would swallow it.
     """
     n = len(u)
-    nets, is_line = np.full((n, n), -np.inf), np.zeros((n, n), dtype=bool)
+    costs, is_line = np.full((n, n), np.inf), np.zeros((n, n), dtype=bool)
     constant_code, line_code = piece_codes
     for s in range(n):
         inside = np.tri(n - s) * w[s:]  # row r: the weights of the bins s..s+r
         total = inside.sum(axis=1)
-        mean_u, mean_x = inside @ u[s:] / total, inside @ x[s:] / total
-        constant = total * mean_u**2 / 2
-        dx, du = x[s:] - mean_x[:, None], u[s:] - mean_u[:, None]
+        mean_u = u[s] + inside @ (u[s:] - u[s]) / total
+        mean_x = inside @ (x[s:] - x[s]) / total
+        dx, du = (x[s:] - x[s]) - mean_x[:, None], u[s:] - mean_u[:, None]
         spread, product = (inside * dx**2).sum(axis=1), (inside * dx * du).sum(axis=1)
         two_positions = np.cumsum(np.diff(x[s:], prepend=x[s]) != 0) > 0
-        slope_gain = np.divide(product**2, spread, out=np.zeros(n - s), where=two_positions & (spread > 0))
+        slope = np.divide(product, spread, out=np.zeros(n - s), where=two_positions & (spread > 0))
+        around_line = (inside * (du - slope[:, None] * dx) ** 2).sum(axis=1)
+        around_line[1:2][two_positions[1:2]] = 0.0  # a line through two points meets them
         candidates = [
-            constant - unit * constant_code if constant_code else np.full(n - s, -np.inf),
-            constant + slope_gain / 2 - unit * line_code if line_code else np.full(n - s, -np.inf),
+            np.full(n - s, np.inf)
+            if constant_code is None
+            else (inside * du**2).sum(axis=1) / 2 + unit * constant_code,
+            np.full(n - s, np.inf) if line_code is None else around_line / 2 + unit * line_code,
         ]
-        nets[s, s:] = np.maximum(*candidates)
-        is_line[s, s:] = candidates[1] > candidates[0]
-    return nets, is_line
+        costs[s, s:] = np.minimum(*candidates)
+        is_line[s, s:] = candidates[1] < candidates[0]
+    return costs, is_line
 
 
-def best_cut(nets, price_by_count):
-    """The starts of the pieces that maximise the sum of their nets, less a price by their number.
+def best_cut(costs, price_by_count):
+    """The starts of the pieces that minimise the sum of their costs and a price by their number.
 
-    best[k][e] is the best value of exactly k pieces over the bins 0..e-1:
-    best[k][e] = max over s of best[k-1][s] + nets[s, e-1]; ties go to the leftmost s, then to fewer pieces.
+    best[k][e] is the least cost of exactly k pieces over the bins 0..e-1:
+    best[k][e] = min over s of best[k-1][s] + costs[s, e-1]; ties go to the leftmost s, then to fewer pieces.
     """
-    n = len(nets)
-    n_counts = min(len(price_by_count), n)
-    best = np.full((n_counts + 1, n + 1), -np.inf)
+    n, n_counts = len(costs), len(price_by_count)
+    best = np.full((n_counts + 1, n + 1), np.inf)
     split = np.zeros((n_counts + 1, n + 1), dtype=int)
     best[0, 0] = 0.0
     for k in range(1, n_counts + 1):
         for e in range(k, n + 1):
-            candidates = best[k - 1, :e] + nets[:e, e - 1]
-            split[k, e] = np.argmax(candidates)
+            candidates = best[k - 1, :e] + costs[:e, e - 1]
+            split[k, e] = np.argmin(candidates)
             best[k, e] = candidates[split[k, e]]
-    k = 1 + int(np.argmax(best[1:, n] - price_by_count[:n_counts]))
+    k = 1 + int(np.argmin(best[1:, n] + price_by_count))
     starts, e = [], n
     for count in range(k, 0, -1):
         e = int(split[count, e])
@@ -190,30 +197,30 @@ def best_cut(nets, price_by_count):
     return starts[::-1]
 
 
-def greedy_cut(nets, price_by_count):
+def greedy_cut(costs, price_by_count):
     """Bottom-up merging (Keogh et al. 2001): the starts of the pieces of a good, not the best, cut.
 
     From single bins, merge the two neighbours whose merging costs least (ties: the leftmost) down to one
     piece; return the best of the cuts passed on the way that have at most len(price_by_count) pieces.
     """
-    n = len(nets)
+    n = len(costs)
     starts = list(range(n))
     passed = []
     while True:
         ends = [s - 1 for s in starts[1:]] + [n - 1]
         if len(starts) <= len(price_by_count):
-            value = (
-                sum(nets[s, e] for s, e in zip(starts, ends, strict=True)) - price_by_count[len(starts) - 1]
+            cost = (
+                sum(costs[s, e] for s, e in zip(starts, ends, strict=True)) + price_by_count[len(starts) - 1]
             )
-            passed.append((value, list(starts)))
+            passed.append((cost, list(starts)))
         if len(starts) == 1:
             break
         losses = [
-            nets[starts[i], ends[i]] + nets[starts[i + 1], ends[i + 1]] - nets[starts[i], ends[i + 1]]
+            costs[starts[i], ends[i + 1]] - costs[starts[i], ends[i]] - costs[starts[i + 1], ends[i + 1]]
             for i in range(len(starts) - 1)
         ]
         del starts[int(np.argmin(losses)) + 1]
-    return max(reversed(passed), key=lambda value_and_starts: value_and_starts[0])[1]
+    return min(reversed(passed), key=lambda cost_and_starts: cost_and_starts[0])[1]
 
 
 # ---------------------------------------------------------------- monotone tables and levels
@@ -225,10 +232,23 @@ def _choose_increasing(u, w, x, limit, price, greedy):
     For g constant on unions of isotonic blocks <u - iso, iso - g>_w = 0, and the block means of an
     increasing table increase by themselves; so cutting the isotonic fit is exact, with a price too.
     """
-    live = w > 0
-    iso = np.zeros(len(u))
-    iso[live] = isotonic(u[live], w[live])
-    return _choose_constant(iso, w, x, limit, price, greedy)
+    live = np.flatnonzero(w > 0)
+    if len(live) == 0:
+        return _no_pieces(u)
+    means, block_weights, n_bins = isotonic_blocks(u[live], w[live])
+    log_b = np.log(len(u))
+    costs, _ = piece_costs(means, block_weights, np.arange(float(len(means))), price * log_b, (1.0, None))
+    starts = (greedy_cut if greedy else best_cut)(costs, np.zeros(min(limit, len(means))))
+    first_bins = live[np.cumsum([0, *n_bins[:-1]])[starts]]
+    first_bins[0] = (
+        0  # bins of weight zero belong to the piece on their left, the first ones to the first piece
+    )
+    piece = np.searchsorted(first_bins, np.arange(len(u)), side="right") - 1
+    values = [
+        w_mean(m, v)
+        for m, v in zip(np.split(means, starts[1:]), np.split(block_weights, starts[1:]), strict=True)
+    ]
+    return np.array(values)[piece], (2 * piece).astype(np.int32), (len(starts) - 1) * log_b
 
 
 def _choose_decreasing(u, w, x, limit, price, greedy):
@@ -237,15 +257,21 @@ def _choose_decreasing(u, w, x, limit, price, greedy):
     return -values, labels, code
 
 
-def isotonic(u, w):
-    """Pool adjacent violators: the nearest increasing table for positive weights."""
+def isotonic_blocks(u, w):
+    """Pool adjacent violators: means, weights and n_bins of the pieces of the nearest increasing table."""
     blocks = []  # (mean, weight, n_bins)
     for value, weight in zip(u, w, strict=True):
         blocks.append((value, weight, 1))
         while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
             (m1, w1, n1), (m2, w2, n2) = blocks[-2:]
-            blocks[-2:] = [((w1 * m1 + w2 * m2) / (w1 + w2), w1 + w2, n1 + n2)]
-    return np.repeat([mean for mean, _, _ in blocks], [n for _, _, n in blocks])
+            blocks[-2:] = [(m1 + w2 * (m2 - m1) / (w1 + w2), w1 + w2, n1 + n2)]
+    return tuple(np.array(column) for column in zip(*blocks, strict=True))
+
+
+def isotonic(u, w):
+    """The increasing table nearest to u, for positive weights."""
+    means, _, n_bins = isotonic_blocks(u, w)
+    return np.repeat(means, n_bins)
 
 
 def _choose_levels(u, w, x, limit, price, greedy):
@@ -254,14 +280,13 @@ def _choose_levels(u, w, x, limit, price, greedy):
     The best groups are runs of the bins sorted by value, so the search is the one for constant pieces.
     """
     live = np.flatnonzero(w > 0)
-    labels = np.full(len(u), NO_PIECE, dtype=np.int32)
     if len(live) == 0:
-        return np.zeros(len(u)), labels, 0.0
+        return _no_pieces(u)
     order = live[np.argsort(u[live], kind="stable")]
-    nets, _ = piece_nets(u[order], w[order], np.arange(float(len(order))), 0.0, (1.0, None))
-    codes = level_codes(len(u), min(limit, len(live)))
-    starts = (greedy_cut if greedy else best_cut)(nets, price * codes)
-    out, levels = np.empty(len(u)), []
+    costs, _ = piece_costs(u[order], w[order], np.arange(float(len(order))), 0.0, (1.0, None))
+    codes = level_codes(len(u), int(min(limit, len(live))))
+    starts = (greedy_cut if greedy else best_cut)(costs, price * codes)
+    out, labels, levels = np.empty(len(u)), np.empty(len(u), dtype=np.int32), []
     for level, bins in enumerate(np.split(order, starts[1:])):
         levels.append(w_mean(u[bins], w[bins]))
         out[bins], labels[bins] = levels[-1], 2 * level
@@ -292,6 +317,8 @@ def level_codes(n_bins, limit):
 
 def _choose_frequency(u, w, x, limit, price, greedy):
     """`frequency`: at most `limit` non-constant DCT-II coefficients; code k log b. The weights are equal."""
+    if len(u) == 0:
+        return _no_pieces(u)
     log_b = np.log(len(u))
     coefficients = dct(u, norm="ortho")
     order = 1 + np.argsort(-np.abs(coefficients[1:]), kind="stable")
@@ -306,7 +333,7 @@ def _choose_frequency(u, w, x, limit, price, greedy):
 def _choose_free(u, w, x, limit, price, greedy):
     """`free`: the table itself, zero in bins of weight zero; code b - 1."""
     labels = np.where(w > 0, 2 * np.arange(len(u)), NO_PIECE).astype(np.int32)
-    return np.where(w > 0, u, 0.0), labels, len(u) - 1.0
+    return np.where(w > 0, u, 0.0), labels, max(len(u) - 1.0, 0.0)
 
 
 _CHOOSE = dict(
@@ -331,7 +358,7 @@ _CHOOSE = dict(
 
 
 def keep_largest(nets, max_features):
-    """P_G (paper, appendix A): indices of the tables with the largest positive net, ties to the lower index."""
+    """P_G (paper, appendix A): the tables with the largest positive net, ties to the lower index."""
     order = np.argsort(-nets, kind="stable")
     kept = order[nets[order] > 0]
     return np.sort(kept if max_features is None else kept[:max_features])

@@ -1,0 +1,221 @@
+"""Awkward tables, and from them the cases of the kernels of the projections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from helpers import Case, assert_close
+from hypothesis import strategies as st
+
+from rbr.reference.projections import SHAPES, level_codes
+
+# Shapes with and without a price, exact and greedy, are all drawn; these are what a table may look like.
+KINDS = ("noise", "steps", "integers", "constant", "sorted", "two scales")
+UNTIED = ("noise", "steps", "sorted")
+
+
+@dataclass
+class Stack:
+    """Stacked tables and all that is asked of them; `tied` says that several answers may be equally good."""
+
+    f: np.ndarray
+    offsets: np.ndarray
+    weights: np.ndarray
+    positions: np.ndarray
+    missing: np.ndarray
+    shapes: list[str]
+    limits: np.ndarray
+    tied: bool
+
+    def __len__(self):
+        return len(self.shapes)
+
+    def table(self, j):
+        return slice(int(self.offsets[j]), int(self.offsets[j + 1]))
+
+    def n_ordered(self, j):
+        return int(self.offsets[j + 1] - self.offsets[j] - self.missing[j])
+
+    def level_codes(self):
+        codes = [
+            level_codes(self.n_ordered(j), min(int(self.limits[j]), self.n_ordered(j)))
+            if shape == "levels"
+            else np.zeros(0)
+            for j, shape in enumerate(self.shapes)
+        ]
+        return np.concatenate([np.zeros(0), *codes]), np.cumsum([0, *map(len, codes)])
+
+    def centred(self):
+        out = self.f.copy()
+        for j in range(len(self)):
+            out[self.table(j)] -= self.weights[self.table(j)] @ self.f[self.table(j)]
+        return out
+
+
+def _values(rng, kind, n_bins):
+    if kind == "noise":
+        return rng.standard_normal(n_bins)
+    if kind == "steps":
+        return np.repeat(rng.standard_normal(n_bins) * 4, 4)[:n_bins] + rng.standard_normal(n_bins)
+    if kind == "integers":
+        return rng.integers(-2, 3, n_bins).astype(float)
+    if kind == "constant":
+        return np.full(n_bins, rng.standard_normal())
+    if kind == "sorted":
+        return np.sort(rng.standard_normal(n_bins))
+    return rng.standard_normal(n_bins) * rng.choice([1.0, 1e-8], n_bins)
+
+
+def _weights(rng, kind, n_bins, equal):
+    if equal or kind == "uniform":
+        return np.full(n_bins, 1.0 / n_bins)
+    weights = rng.random(n_bins) ** (8 if kind == "skewed" else 1) + 1e-9
+    if kind == "zeros":
+        weights[rng.random(n_bins) < 0.4] = 0.0
+    weights[rng.integers(n_bins)] += 0.1
+    return weights / weights.sum()
+
+
+def _positions(rng, kind, n_bins):
+    if kind == "index":
+        return np.arange(float(n_bins))
+    if kind == "ties":
+        return np.sort(rng.integers(0, 4, n_bins)).astype(float)
+    return np.cumsum(rng.random(n_bins) * rng.choice([1e-3, 1.0, 1e3], n_bins)) - 5.0
+
+
+def draw_table(rng, shape, n_bins, has_missing, kind, scale, weighting, positioning):
+    """Values, weights and positions of one table; one of its bins at least has weight."""
+    weights = _weights(rng, weighting, n_bins, equal=shape == "frequency")
+    if shape == "frequency" and has_missing:
+        weights[-1] *= 3
+        weights /= weights.sum()
+    return _values(rng, kind, n_bins) * scale, weights, _positions(rng, positioning, n_bins)
+
+
+@st.composite
+def stacks(draw, max_tables=4, max_bins=12, shapes=SHAPES, kinds=KINDS, min_tables=0):
+    """One bin, two bins, ties, weights zero, a missing bin, huge and tiny scales, limits beyond the bins."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_tables = draw(st.integers(min_tables, max_tables))
+    parts, missing, chosen, limits, tied = [], [], [], [], False
+    for _ in range(n_tables):
+        shape = draw(st.sampled_from(shapes))
+        has_missing = draw(st.booleans())
+        n_bins = has_missing + draw(st.integers(1, max_bins) | st.sampled_from([1, 2]))
+        kind = draw(st.sampled_from(kinds))
+        scale = draw(st.sampled_from([1.0, 1e-8, 1e8]))
+        weighting = draw(st.sampled_from(["counts", "uniform", "skewed", "zeros"]))
+        positioning = draw(st.sampled_from(["index", "ties", "gaps"]))
+        parts.append(draw_table(rng, shape, n_bins, has_missing, kind, scale, weighting, positioning))
+        missing.append(has_missing)
+        chosen.append(shape)
+        limits.append(draw(st.integers(1, 4) | st.integers(1, n_bins + 2)))
+        tied |= kind not in UNTIED or positioning == "ties"
+    f, weights, positions = (
+        (np.concatenate([np.zeros(0), *column]) for column in zip(*parts, strict=True))
+        if (parts)
+        else (np.zeros(0),) * 3
+    )
+    offsets = np.cumsum([0, *(len(part[0]) for part in parts)])
+    frozen = draw(st.booleans())
+    arrays = f, offsets, weights, positions, np.array(missing, dtype=bool)
+    for array in arrays:
+        array.flags.writeable = not frozen
+    return Stack(*arrays, chosen, np.array(limits, dtype=np.int64), tied)
+
+
+def prices(stack):
+    """From nothing over what some pieces are worth to what none is worth."""
+    squares = [stack.weights[stack.table(j)] @ stack.f[stack.table(j)] ** 2 for j in range(len(stack))]
+    worth = max(squares, default=1.0) or 1.0
+    factors = st.just(0.0) | st.floats(-5, 1).map(lambda exponent: 10.0**exponent * 0.977)
+    return factors.map(lambda factor: factor * worth)
+
+
+def prox_args(stack, tables, price, greedy):
+    """Arguments of the kernel `prox_tables` and what its outputs hold before."""
+    shapes = np.array([SHAPES.index(shape) for shape in stack.shapes], dtype=np.int8)
+    n = len(stack)
+    args = [
+        tables,
+        stack.centred(),
+        stack.offsets,
+        stack.weights,
+        stack.positions,
+        stack.missing.view(np.uint8),
+        shapes,
+        stack.limits,
+        price,
+        *stack.level_codes(),
+        greedy,
+    ]
+    outs = [
+        np.full(len(stack.f), np.nan),
+        np.full(len(stack.f), -7, dtype=np.int32),
+        np.zeros(n),
+        np.zeros(n),
+    ]
+    return args, outs
+
+
+def agree_on_tables(stack, tables, price, greedy):
+    """Equal tables; where several are equally good, equal nets.
+
+    Bins of weight zero are left to the tests of what the labels mean: a line that is extended over them may
+    tell two equally good cuts apart.
+    """
+
+    def agree(actual_outs, expected_outs):
+        centred = stack.centred()
+        for actual, expected in zip(actual_outs, expected_outs, strict=True):
+            assert actual.dtype == expected.dtype
+        for j in set(range(len(stack))) - set(tables.tolist()):
+            assert np.isnan(actual_outs[0][stack.table(j)]).all()
+            assert (actual_outs[1][stack.table(j)] == -7).all()
+        for j in tables:
+            table = stack.table(j)
+            live = stack.weights[table] > 0
+            (out, labels, net, code), (out_, labels_, net_, code_) = (
+                (outs[0][table][live], outs[1][table][live], outs[2][j], outs[3][j])
+                for outs in (actual_outs, expected_outs)
+            )
+            square = stack.weights[table] @ centred[table] ** 2
+            if greedy and stack.tied:
+                continue
+            assert abs(net - net_) <= 1e-12 * square
+            if not stack.tied:
+                assert_close(out, out_, scale=np.abs(centred[table]).max())
+                assert abs(code - code_) <= 1e-12 * code_
+                assert (labels >= 0).any() == (labels_ >= 0).any()
+
+    return agree
+
+
+@st.composite
+def prox_tables_cases(draw):
+    kinds = draw(st.sampled_from([UNTIED, KINDS]))
+    stack = draw(stacks(kinds=kinds))
+    n = len(stack)
+    listed = draw(st.permutations(range(n)))[: draw(st.integers(0, n))] if draw(st.booleans()) else range(n)
+    tables = np.array(listed, dtype=np.int64)
+    price, greedy = draw(prices(stack)), draw(st.booleans())
+    args, outs = prox_args(stack, tables, price, greedy)
+    return Case(args, outs, len(tables), agree_on_tables(stack, tables, price, greedy))
+
+
+@st.composite
+def center_tables_cases(draw):
+    stack = draw(stacks())
+    largest = np.abs(stack.f).max(initial=0.0)
+
+    def agree(actual_outs, expected_outs):
+        assert_close(actual_outs[0], expected_outs[0], scale=largest)
+        assert_close(actual_outs[1], expected_outs[1], scale=largest**2)
+
+    outs = [np.full(len(stack.f), np.nan), np.full(len(stack), np.nan)]
+    return Case([stack.f, stack.offsets, stack.weights], outs, len(stack), agree)
+
+
+CASES = {"center_tables": center_tables_cases(), "prox_tables": prox_tables_cases()}

@@ -1,0 +1,586 @@
+"""The projections: against brute force, by their laws, and the pruned searches against the plain one.
+
+Brute force knows nothing of the decomposition: it centres nothing, sorts nothing and pools nothing. It
+lists the subspaces of mean zero of all sets of pieces, projects onto each by a QR decomposition, and takes
+the best.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from cases_projections import Stack, prices, prox_args, stacks
+from helpers import assert_close, assert_same_bits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rbr._fast._projections import cut_constants
+
+from rbr import _fast
+from rbr._backend import BACKENDS, use_backend
+from rbr.constraints import Constraints
+from rbr.reference.projections import SHAPES, best_cut, level_codes, piece_costs, prox_table
+
+MERGED_SHAPES = ("constant", "linear", "mixed", "increasing", "decreasing", "levels")
+
+both_backends = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def square(u, w):
+    return w @ u**2
+
+
+# ---------------------------------------------------------------- brute force
+
+
+@cache
+def cuts(n, limit):
+    """All ways to cut n bins into at most `limit` runs, each a tuple of (first, last)."""
+    return [
+        tuple(zip((0, *inner), (*inner, n), strict=True))
+        for n_cuts in range(min(limit, n))
+        for inner in combinations(range(1, n), n_cuts)
+    ]
+
+
+@cache
+def groupings(n, limit):
+    """All ways to put n bins into at most `limit` groups: a group number per bin, in order of appearance."""
+    found = [()]
+    for _ in range(n):
+        found = [g + (k,) for g in found for k in range(min(max(g, default=-1) + 2, limit))]
+    return found
+
+
+@cache
+def stirling(n, k):
+    """Stirling numbers of the second kind by their recursion."""
+    if n == 0 or k == 0:
+        return int(n == k)
+    return k * stirling(n - 1, k) + stirling(n - 1, k - 1)
+
+
+def indicator(bins, n):
+    column = np.zeros(n)
+    column[bins] = 1.0
+    return column
+
+
+def subspaces(w, x, has_missing, shape, limit, price):
+    """(columns over the live bins, code, order that the pieces must keep) of all sets of pieces."""
+    n_ordered = len(w) - has_missing
+    live = np.flatnonzero(w > 0)
+    ordered = live[live < n_ordered]
+    n, log_b = len(ordered), np.log(max(n_ordered, 1))
+    extra = [indicator([len(live) - 1], len(live))] if has_missing and w[-1] > 0 else []
+
+    def subspace(columns, code, sign=0):
+        return np.array([*columns, *extra]).reshape(-1, len(live)).T, code + has_missing, sign
+
+    if n == 0:
+        yield subspace([], 0.0)
+    elif shape == "free":
+        yield subspace([indicator([i], len(live)) for i in range(n)], n_ordered - 1.0)
+    elif shape == "frequency":
+        angles = np.pi * (np.arange(n) + 0.5) / n
+        for k in range(min(limit, n - 1) + 1):
+            for kept in combinations(range(1, n), k):
+                columns = [np.append(np.cos(i * angles), np.zeros(len(extra))) for i in (0, *kept)]
+                yield subspace(columns, k * log_b)
+    elif shape == "levels":
+        for grouping in groupings(n, limit):
+            k = max(grouping) + 1
+            columns = [indicator([i for i in range(n) if grouping[i] == g], len(live)) for g in range(k)]
+            yield subspace(columns, np.log(stirling(n_ordered, k)) + k - 1)
+    else:
+        may_be_line = {"linear": (True,), "mixed": (False, True) if price else (True,)}.get(shape, (False,))
+        sign = {"increasing": 1, "decreasing": -1}.get(shape, 0)
+        for cut in cuts(n, limit):
+            for lines in product(may_be_line, repeat=len(cut)):
+                columns = []
+                for (first, last), line in zip(cut, lines, strict=True):
+                    columns.append(indicator(range(first, last), len(live)))
+                    here = x[ordered[first:last]]
+                    if line and here[0] != here[-1]:
+                        columns.append(columns[-1].copy())
+                        columns[-1][first:last] = (here - here[0]) / (here[-1] - here[0])
+                yield subspace(columns, (len(cut) + sum(lines) - 1) * log_b, sign)
+
+
+def zero_mean_projection(f, w, columns):
+    """The nearest table to f in the span of the columns that has mean zero, for positive weights w."""
+    root = np.sqrt(w)
+    span, _ = np.linalg.qr(columns * root[:, None])
+    toward_mean = span.T @ root
+    if toward_mean @ toward_mean > 0:
+        span = span @ np.linalg.svd(toward_mean[None], full_matrices=True)[2][1:].T
+    return span @ (span.T @ (f * root)) / root
+
+
+def brute_force(f, w, x, has_missing, shape, limit, price=0.0, entry=0.0, ridge=0.0):
+    """min over allowed g of ||f - g||^2 / 2 + ridge / 2 ||g||^2 + (price * code + entry if g != 0)."""
+    live = w > 0
+    f_live, w_live = f[live], w[live]
+    best = square(f_live, w_live) / 2
+    for columns, code, sign in subspaces(w, x, bool(has_missing), shape, limit, price):
+        g = zero_mean_projection(f_live, w_live, columns) / (1 + ridge)
+        ordered = g[: len(g) - bool(has_missing and w[-1] > 0)]
+        if sign and (np.diff(sign * ordered) < -1e-9 * np.abs(g).max()).any():
+            continue
+        value = square(f_live - g, w_live) / 2 + ridge / 2 * square(g, w_live) + price * code + entry
+        best = min(best, value)
+    return best
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_reference_of_one_table_is_the_best_of_all(shape, data):
+    stack = data.draw(stacks(min_tables=1, max_tables=1, max_bins=6, shapes=(shape,)))
+    price = data.draw(prices(stack))
+    w, x, has_missing, limit = stack.weights, stack.positions, bool(stack.missing[0]), int(stack.limits[0])
+    u = stack.centred()
+    out, labels, net, code = prox_table(u, w, x, has_missing, shape, limit, price)
+    expected = brute_force(u, w, x, has_missing, shape, limit, price)
+    tol = 1e-9 * square(u, w) + 1e-25 * square(stack.f, w)  # centring leaves the rounding of what was centred
+    assert abs(square(u - out, w) / 2 + price * code - expected) <= tol
+    assert abs(square(u, w) / 2 - net - expected) <= tol
+
+
+def constraints_of(stack, **kwargs):
+    return Constraints(max_segments=stack.limits.tolist(), shape=stack.shapes, position="value", **kwargs)
+
+
+def gate_args(stack):
+    return {"missing": stack.missing, "positions": stack.positions}
+
+
+@both_backends
+@given(data=st.data())
+@settings(max_examples=80)
+def test_projection_is_the_nearest_point_of_the_constraint_set(backend, data):
+    """The theorem P_C = P_G o P_L o P_zm (paper, appendix A)."""
+    stack = data.draw(stacks(min_tables=1, max_tables=4, max_bins=5))
+    max_features = data.draw(st.none() | st.integers(1, 4))
+    with use_backend(backend):
+        g = constraints_of(stack, max_features=max_features).project(
+            stack.f, stack.offsets, stack.weights, **gate_args(stack)
+        )
+    zero, nearest, reached = (np.zeros(len(stack)) for _ in range(3))
+    for j, shape in enumerate(stack.shapes):
+        t = stack.table(j)
+        f, w, x = stack.f[t], stack.weights[t], stack.positions[t]
+        zero[j], reached[j] = square(f, w) / 2, square(f - g[t], w) / 2
+        nearest[j] = brute_force(f, w, x, stack.missing[j], shape, int(stack.limits[j]))
+    k = len(stack) if max_features is None else min(max_features, len(stack))
+    best = min(
+        sum(nearest[j] if j in support else zero[j] for j in range(len(stack)))
+        for support in combinations(range(len(stack)), k)
+    )
+    assert reached.sum() <= best + 1e-9 * zero.sum()
+    assert_feasible(stack, g, max_features)
+
+
+def assert_feasible(stack, g, max_features=None):
+    """Mean zero, at most s_G tables, and in each no more pieces than the limit: counted in the values."""
+    used = 0
+    for j, shape in enumerate(stack.shapes):
+        t, limit, n_ordered = stack.table(j), int(stack.limits[j]), stack.n_ordered(j)
+        table, w, x = g[t], stack.weights[t], stack.positions[t]
+        used += bool(table.any())
+        size = np.abs(table).max(initial=0.0)
+        # What is centred keeps the rounding of what it was.
+        assert abs(w @ table) <= 1e-12 * np.abs(stack.f[t]).max()
+        ordered, live = table[:n_ordered], w[:n_ordered] > 0
+        if shape in ("constant", "increasing", "decreasing"):
+            assert 1 + np.count_nonzero(np.diff(ordered)) <= limit
+            sign = -1 if shape == "decreasing" else 1
+            assert shape == "constant" or (np.diff(sign * ordered) >= 0).all()
+        elif shape == "levels":
+            assert len(np.unique(ordered)) <= limit
+        elif shape == "frequency":
+            angles = np.pi * (np.arange(n_ordered) + 0.5) / n_ordered
+            coefficients = np.cos(np.arange(1, n_ordered)[:, None] * angles) @ ordered
+            assert (np.abs(coefficients) > 1e-12 * n_ordered * size).sum() <= limit
+        elif shape in ("linear", "mixed"):
+            assert fewest_lines(ordered[live], x[:n_ordered][live], 1e-9 * size) <= limit
+    assert max_features is None or used <= max_features
+
+
+def fewest_lines(u, x, tol):
+    """How many lines a table is made of, each taken as far right as it goes."""
+    n_lines, first = 0, 0
+    while first < len(u):
+        n_lines += 1
+        last = first + 1
+        while last < len(u) and is_on_a_line(u[first : last + 1], x[first : last + 1], tol):
+            last += 1
+        first = last
+    return n_lines
+
+
+def is_on_a_line(u, x, tol):
+    if x[0] == x[-1]:
+        return np.ptp(u) <= tol
+    line = u[0] + (u[-1] - u[0]) * ((x - x[0]) / (x[-1] - x[0]))
+    return np.abs(u - line).max() <= tol
+
+
+@both_backends
+@given(data=st.data())
+@settings(max_examples=80)
+def test_proximal_step_minimises_its_whole_objective(backend, data):
+    stack = data.draw(stacks(min_tables=1, max_tables=3, max_bins=5))
+    max_features = data.draw(st.none() | st.integers(1, 3))
+    step, kappa, alpha = data.draw(st.sampled_from([(1.0, 1.0, 0.0), (0.3, 0.5, 0.7), (2.0, 2.0, 0.1)]))
+    scale = data.draw(prices(stack))
+    with use_backend(backend):
+        bound = constraints_of(stack, max_features=max_features, jump_cost=kappa).bind(
+            stack.offsets, stack.weights, **gate_args(stack)
+        )
+        found = bound.prox(stack.f, step, scale, alpha=alpha)
+    # The objective times the step.
+    price, entry = step * scale * kappa, step * scale * 2 * np.log(len(stack))
+    zero, least, reached = (np.zeros(len(stack)) for _ in range(3))
+    for j, shape in enumerate(stack.shapes):
+        t = stack.table(j)
+        f, w, g = stack.f[t], stack.weights[t], found.f[t]
+        zero[j] = square(f, w) / 2
+        reached[j] = square(f - g, w) / 2 + step * alpha / 2 * square(g, w)
+        if j in found.support:
+            reached[j] += price * found.codes[j] + entry
+        least[j] = brute_force(
+            f,
+            w,
+            stack.positions[t],
+            stack.missing[j],
+            shape,
+            int(stack.limits[j]),
+            price,
+            entry,
+            step * alpha,
+        )
+    k = len(stack) if max_features is None else min(max_features, len(stack))
+    best = min(
+        sum(least[j] if j in support else zero[j] for j in range(len(stack)))
+        for support in combinations(range(len(stack)), k)
+    )
+    assert abs(reached.sum() - best) <= 1e-9 * zero.sum()
+    assert_feasible(stack, found.f, max_features)
+
+
+@given(stack=stacks(min_tables=1, max_tables=6, max_bins=8), data=st.data())
+def test_leaving_out_hopeless_tables_changes_no_bit(stack, data):
+    constraints = constraints_of(
+        stack,
+        max_features=data.draw(st.none() | st.integers(1, 4)),
+        jump_cost=data.draw(st.sampled_from([0.0, 1.0])),
+    )
+    bound = constraints.bind(stack.offsets, stack.weights, **gate_args(stack))
+    scale = data.draw(prices(stack))
+    screened, full = (bound.prox(stack.f, 1.0, scale, screen=screen) for screen in (True, False))
+    assert_same_bits(screened.f, full.f)
+    assert_same_bits(screened.labels, full.labels)
+    assert_same_bits(screened.support, full.support)
+    assert screened.n_searched <= full.n_searched
+
+
+# ---------------------------------------------------------------- laws
+
+
+def project(stack, f, **kwargs):
+    return constraints_of(stack, **kwargs).project(f, stack.offsets, stack.weights, **gate_args(stack))
+
+
+def norm(stack, f):
+    return np.sqrt(square(f, stack.weights))
+
+
+@given(stack=stacks(min_tables=1))
+def test_centring_first_changes_nothing(stack):
+    """P_L,zm(x) = P_L(x - mean(x)), and the projection has mean zero with and without a missing bin."""
+    of_given, of_centred = project(stack, stack.f), project(stack, stack.centred())
+    for j in range(len(stack)):
+        t = stack.table(j)
+        size = np.abs(stack.f[t]).max()
+        w = stack.weights[t]
+        assert abs(w @ of_given[t]) <= 1e-12 * size
+        assert abs(norm_of(of_given[t], w) - norm_of(of_centred[t], w)) <= 1e-12 * size
+        if not stack.tied:
+            assert_close(of_given[t][w > 0], of_centred[t][w > 0], scale=size)
+
+
+def norm_of(u, w):
+    return np.sqrt(square(u, w))
+
+
+@given(stack=stacks(min_tables=1), greedy=st.booleans())
+def test_pythagoras(stack, greedy):
+    g = project(stack, stack.f, segmentation="greedy" if greedy else "exact")
+    for j in range(len(stack)):
+        t = stack.table(j)
+        f, w = stack.f[t], stack.weights[t]
+        assert abs(square(f, w) - square(g[t], w) - square(f - g[t], w)) <= 1e-12 * square(f, w)
+
+
+@given(stack=stacks(min_tables=1))
+def test_projecting_twice_is_projecting_once(stack):
+    once = project(stack, stack.f)
+    twice = project(stack, once)
+    for j in range(len(stack)):
+        t = stack.table(j)
+        live = stack.weights[t] > 0
+        assert_close(twice[t][live], once[t][live], rtol=1e-11, scale=np.abs(stack.f[t]).max())
+
+
+@given(stack=stacks(min_tables=1), factor=st.sampled_from([2.0**-40, 0.5, 4.0, 2.0**40]))
+def test_positively_homogeneous_to_the_bit(stack, factor):
+    assert_same_bits(project(stack, factor * stack.f), factor * project(stack, stack.f))
+
+
+@given(stack=stacks(min_tables=1, max_tables=3), data=st.data())
+def test_norm_of_the_projection_is_lipschitz(stack, data):
+    """| ||P x|| - ||P y|| | <= ||x - y||, for the exact projection onto any cone; near x and far from it."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    near = data.draw(st.sampled_from([1e-3, 0.1, 1.0]))
+    sizes = np.repeat(
+        [np.abs(stack.f[stack.table(j)]).max() for j in range(len(stack))], np.diff(stack.offsets)
+    )
+    other = stack.f + near * sizes * rng.standard_normal(len(stack.f))
+    max_features = data.draw(st.none() | st.integers(1, 3))
+    norms = [norm(stack, project(stack, f, max_features=max_features)) for f in (stack.f, other)]
+    assert abs(norms[0] - norms[1]) <= norm(stack, stack.f - other) + 1e-12 * norm(stack, stack.f)
+
+
+@given(stack=stacks(min_tables=1, shapes=MERGED_SHAPES), data=st.data())
+def test_greedy_is_feasible_and_never_better_than_exact(stack, data):
+    price = data.draw(prices(stack))
+    outs = {}
+    for greedy in (False, True):
+        args, blank = prox_args(stack, np.arange(len(stack)), price, greedy)
+        outs[greedy] = [out.copy() for out in blank]
+        _fast.prox_tables(*args, *outs[greedy], 0, len(stack))
+    for j in range(len(stack)):
+        t = stack.table(j)
+        assert outs[True][2][j] <= outs[False][2][j] + 1e-12 * square(stack.f[t], stack.weights[t])
+    assert_feasible(stack, outs[True][0])
+    assert_labels_tell_the_tables(stack, price, *outs[True])
+
+
+@both_backends
+@given(stack=stacks(min_tables=1), data=st.data())
+def test_labels_tell_the_tables(backend, stack, data):
+    price = data.draw(prices(stack))
+    args, outs = prox_args(stack, np.arange(len(stack)), price, False)
+    BACKENDS[backend].prox_tables(*args, *outs, 0, len(stack))
+    assert_labels_tell_the_tables(stack, price, *outs)
+
+
+def assert_labels_tell_the_tables(stack, price, out, labels, nets, codes):
+    """From the labels alone: the number of pieces, the code, the values in every bin, and the net."""
+    centred = stack.centred()
+    for j, shape in enumerate(stack.shapes):
+        t, n_ordered = stack.table(j), stack.n_ordered(j)
+        u, w, x, table, label = centred[t], stack.weights[t], stack.positions[t], out[t], labels[t]
+        if not (label >= 0).any():
+            assert not table.any()
+            assert nets[j] == codes[j] == 0
+            continue
+        pieces = np.unique(label[:n_ordered][label[:n_ordered] >= 0])
+        log_b = np.log(n_ordered)
+        code = {
+            "linear": (2 * len(pieces) - 1) * log_b,
+            "mixed": (len(pieces) + (pieces % 2).sum() - 1) * log_b,
+            "levels": np.log(stirling(n_ordered, len(pieces)) or 1) + len(pieces) - 1,
+            "free": n_ordered - 1.0,
+        }.get(shape, (len(pieces) - 1) * log_b)
+        code = stack.missing[j] + (code if len(pieces) else 0.0 if shape != "free" else n_ordered - 1.0)
+        assert abs(codes[j] - code) <= 1e-9 * max(code, 1)
+        assert abs(nets[j] - (square(table, w) / 2 - price * codes[j])) <= 1e-12 * square(u, w)
+        if stack.missing[j]:
+            assert table[-1] == (u[-1] if w[-1] > 0 else 0.0)
+            assert label[-1] > label[:n_ordered].max()
+        if shape == "frequency":
+            assert len(pieces) <= 1 + stack.limits[j]
+            continue
+        if shape != "free":
+            assert len(pieces) <= stack.limits[j]
+            np.testing.assert_array_equal(pieces // 2, np.arange(len(pieces)))
+            assert (label[:n_ordered] >= 0).all() or not len(pieces)
+        for piece in pieces:
+            inside = np.append(label[:n_ordered] == piece, np.zeros(int(stack.missing[j]), dtype=bool))
+            live = inside & (w > 0)
+            mean = np.average(u[live], weights=w[live])
+            expected = np.full(inside.sum(), mean)
+            tol = 1e-11 * np.abs(u).max()
+            if piece % 2 and np.ptp(x[live]) > 0:
+                origin, extent = x[live][0], np.ptp(x[live])
+                dx = (x - origin) / extent - np.average((x[live] - origin) / extent, weights=w[live])
+                slope = np.average(dx[live] * (u[live] - mean), weights=w[live]) / np.average(
+                    dx[live] ** 2, weights=w[live]
+                )
+                expected = mean + slope * dx[inside]
+                # Beyond its bins of positive weight a line carries its rounding as far as it is drawn.
+                tol = tol * (1 + np.abs(dx[inside]))
+            assert (np.abs(table[inside] - expected) <= tol).all()
+
+
+def test_bins_without_weight_follow_their_neighbours():
+    u = np.array([9.0, -3.0, 9.0, -3.0, 3.0, 9.0, 3.0, 9.0])
+    w = np.array([0.0, 0.25, 0.0, 0.25, 0.25, 0.0, 0.25, 0.0])
+    x = np.arange(8.0)
+    for backend in BACKENDS.values():
+        for shape, expected in {
+            "constant": [-3, -3, -3, -3, 3, 3, 3, 3],
+            "increasing": [-3, -3, -3, -3, 3, 3, 3, 3],
+            "levels": [-3, -3, -3, -3, 3, -3, 3, -3],
+            "free": [0, -3, 0, -3, 3, 0, 3, 0],
+        }.items():
+            stack = Stack(u, np.array([0, 8]), w, x, np.array([False]), [shape], np.array([2]), True)
+            args, outs = prox_args(stack, np.array([0]), 0.0, False)
+            backend.prox_tables(*args, *outs, 0, 1)
+            np.testing.assert_array_equal(outs[0], expected, err_msg=shape)
+
+
+@both_backends
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("has_missing", [False, True])
+def test_the_trace_of_a_mean_is_no_table(backend, shape, has_missing):
+    """Centring a constant leaves its rounding, a single piece the rounding of a mean: neither is a table."""
+    weights = np.full(7, 1 / 7)
+    constraints = Constraints(max_segments=1, shape=shape).bind(
+        [0, 7], weights, missing=np.array([has_missing])
+    )
+    tables = [np.full(7, 0.1), np.full(7, 1e6 / 3)]
+    if shape in ("constant", "levels") and not has_missing:
+        tables.append(1e6 + np.random.default_rng(0).standard_normal(7))
+    for f in tables:
+        with use_backend(backend):
+            found = constraints.prox(f, 1.0, 0.0)
+        assert len(found.support) == 0
+        assert not found.f.any()
+        assert (found.labels == -1).all()
+
+
+# ---------------------------------------------------------------- larger tables
+
+
+LARGE = ("noise", "steps", "smooth", "sorted", "falling", "sawtooth", "outlier", "alternating", "integers")
+
+
+def large_table(kind, n, seed=0):
+    rng = np.random.default_rng(seed)
+    t = np.arange(n) / n
+    noise = rng.standard_normal(n)
+    return {
+        "noise": noise,
+        "steps": 3 * np.repeat(rng.standard_normal(8), -(-n // 8))[:n] + noise,
+        "smooth": np.sin(6 * t) + 1e-6 * noise,
+        "sorted": np.sort(noise),
+        "falling": -np.sort(noise),
+        "sawtooth": (17 * t) % 1.0 + 1e-3 * noise,
+        "outlier": np.where(np.arange(n) == n // 3, 100.0, 1e-3 * noise),
+        "alternating": (-1.0) ** np.arange(n) + 1e-2 * noise,
+        "integers": rng.integers(-3, 4, n).astype(float),
+    }[kind]
+
+
+def cost_of(u, w, starts):
+    """Half the squared distance of u from its piecewise means."""
+    pieces = zip(np.split(u, starts[1:]), np.split(w, starts[1:]), strict=True)
+    return sum(square(v - np.average(v, weights=z), z) for v, z in pieces) / 2
+
+
+@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("n, limit", [(150, 5), (700, 3), (2000, 8)])
+def test_pruned_search_finds_what_the_plain_one_finds(kind, n, limit):
+    u = large_table(kind, n)
+    w = np.random.default_rng(1).random(n) ** 2 + 1e-4
+    w /= w.sum()
+    cuts_found = []
+    for prune in (False, True):
+        starts = np.empty(limit, dtype=np.int32)
+        cuts_found.append(starts[: cut_constants(u, w, limit, starts, prune)])
+    plain, pruned = (cost_of(u, w, starts) for starts in cuts_found)
+    assert abs(pruned - plain) <= 1e-13 * square(u, w)
+    if kind != "integers":
+        np.testing.assert_array_equal(*cuts_found)
+
+
+@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("shape", MERGED_SHAPES)
+@pytest.mark.parametrize("price", [0.0, 1e-3, 3e-2])
+def test_large_tables_agree_with_the_reference(kind, shape, price):
+    """Beyond the size where the pruned searches take over."""
+    n = 160
+    rng = np.random.default_rng(2)
+    w = rng.random(n) + 1e-3
+    w[rng.random(n) < 0.05] = 0.0
+    w /= w.sum()
+    f = large_table(kind, n)
+    stack = Stack(f, np.array([0, n]), w, np.cumsum(w), np.array([False]), [shape], np.array([6]), False)
+    args, blank = prox_args(stack, np.array([0]), price * square(f, w), False)
+    outs = {}
+    for name, backend in BACKENDS.items():
+        outs[name] = [out.copy() for out in blank]
+        backend.prox_tables(*args, *outs[name], 0, 1)
+    fast, slow = outs["fast"], outs["reference"]
+    assert abs(fast[2][0] - slow[2][0]) <= 1e-12 * square(f, w)
+    if kind != "integers":
+        live = w > 0
+        assert_close(fast[0][live], slow[0][live], scale=np.abs(f).max())
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_priced_search_agrees_with_the_search_by_count(kind):
+    """Without a binding limit the penalised optimum is the best over all numbers of pieces."""
+    n = 600
+    u = large_table(kind, n, seed=3)
+    w = np.full(n, 1 / n)
+    u = u - w @ u
+    price = 0.05 * square(u, w)
+    stack = Stack(
+        u, np.array([0, n]), w, np.arange(float(n)), np.array([False]), ["constant"], np.array([n]), True
+    )
+    args, outs = prox_args(stack, np.array([0]), price, False)
+    _fast.prox_tables(*args, *outs, 0, 1)
+    nets = [0.0]
+    for k in range(1, 8):
+        starts = np.empty(k, dtype=np.int32)
+        starts = starts[: cut_constants(u, w, k, starts, False)]
+        nets.append(square(u, w) / 2 - cost_of(u, w, starts) - price * (len(starts) - 1) * np.log(n))
+    assert len(np.unique(outs[1])) < 8
+    assert abs(outs[2][0] - max(nets)) <= 1e-12 * square(u, w)
+
+
+@pytest.mark.parametrize("n_threads", [2, 7])
+@pytest.mark.parametrize("price", [0.0, 1e-3])
+def test_threads_change_no_bit(n_threads, price):
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(1, 300, 40)
+    offsets = np.append(0, np.cumsum(sizes))
+    weights = np.concatenate([np.full(size, 1 / size) for size in sizes])
+    f = rng.standard_normal(offsets[-1])
+    for array in (offsets, weights, f):
+        array.flags.writeable = False
+    shapes = [SHAPES[j % len(SHAPES)] for j in range(len(sizes))]
+    constraints = Constraints(max_features=30, max_segments=5, shape=shapes, jump_cost=1.0)
+    one, many = (constraints.prox(f, offsets, weights, 1.0, price, n_threads=n) for n in (1, n_threads))
+    assert_same_bits(one, many)
+
+
+def test_level_codes_count_groupings():
+    for b in range(1, 9):
+        expected = [np.log(stirling(b, k)) + k - 1 for k in range(1, b + 1)]
+        np.testing.assert_allclose(level_codes(b, b), expected, rtol=1e-13, atol=1e-13)
+        assert len([g for g in groupings(b, b) if max(g) == 1]) == stirling(b, 2)
+
+
+def test_reference_prefers_the_leftmost_split_and_the_fewest_pieces():
+    u, w = np.array([0.0, 1.0, 0.0]), np.full(3, 1 / 3)
+    costs, _ = piece_costs(u, w, np.arange(3.0), 0.0, (1.0, None))
+    assert best_cut(costs, np.zeros(2)) == [0, 1]
+    costs, _ = piece_costs(np.array([1.0, 1.0, 4.0, 4.0]), np.full(4, 0.25), np.arange(4.0), 0.0, (1.0, None))
+    assert best_cut(costs, np.zeros(4)) == [0, 2]
