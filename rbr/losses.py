@@ -1028,17 +1028,16 @@ def _integral(exponential, z, rate):
 
 
 def _newton_step_within(radius, hessian, score):
-    """argmax of score.d - d'Hd/2 over ||d|| <= radius: (H + m)^-1 score, m >= 0 the least that is enough.
+    """argmax of score.d - d'Hd/2 over ||d|| <= radius and sum(d) = 0, for a softmax: there H 1 = 0.
 
-    Directions in which neither slope nor curvature exceeds rounding (the gauge of a softmax) are left alone.
+    It is (H + m)^-1 score with the least m >= 0 for which it is short enough.
     """
-    curvatures, axes = np.linalg.eigh(hessian)
-    slopes = score @ axes
-    noise = 1e-17 * max(1e-300, curvatures[-1])
-    moved = np.abs(slopes) > np.where(curvatures > 1e-14 * curvatures[-1], 0.0, 1e-14 * np.abs(slopes).max())
-    slopes, curvatures, axes = slopes[moved], np.maximum(curvatures[moved], noise), axes[:, moved]
+    # The direction 1 gets a curvature of its own: there is no slope in it, and rounding has no say.
+    curvatures, axes = np.linalg.eigh(hessian + max(np.trace(hessian), 1e-300) / hessian.shape[0])
+    curvatures = np.maximum(curvatures, 1e-300)
+    slopes = (score - score.mean()) @ axes
     step = slopes / curvatures
-    if np.linalg.norm(step) > radius:
+    if not np.linalg.norm(step) <= radius:
         low, high = 0.0, np.linalg.norm(slopes) / radius
         for _ in range(60):
             middle = (low + high) / 2

@@ -447,11 +447,9 @@ def test_an_overflow_is_infinite_and_silent():
         assert get_loss("poisson").inverse_link(1000 * one)[0] == math.inf
 
 
-@pytest.mark.parametrize("loss", DEFAULTS, ids=repr)
+@pytest.mark.parametrize("loss", [loss for loss in DEFAULTS if loss.link in ("identity", "log")], ids=repr)
 @pytest.mark.parametrize("factor", [1e-12, 1.0, 1e12])
 def test_tiny_and_huge_targets(loss, factor):
-    if loss.link in ("logit", "softmax"):
-        pytest.skip("classes have no scale")
     y, v = targets(loss, 100) * factor, weights(100)
     with np.errstate(all="raise"):
         prepared = loss.prepare(y, v)
