@@ -1,4 +1,4 @@
-"""Settings of the whole suite: hypothesis without deadlines and reproducible in CI, pictures without a screen."""
+"""Settings of the whole suite: hypothesis without deadlines, repeatable in CI; pictures without a screen."""
 
 import os
 
