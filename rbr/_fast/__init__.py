@@ -3,3 +3,7 @@
 They validate nothing, hold no lock and use no Python objects in loops; the rooms of rbr check, convert
 and allocate before they call. Each works on a range of features or rows.  Looks at: nothing of rbr.
 """
+
+from rbr._fast._design import gram, matvec, rmatvec
+
+__all__ = ["gram", "matvec", "rmatvec"]

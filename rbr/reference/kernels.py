@@ -3,9 +3,70 @@
 A kernel computes one range first <= … < last of what it is asked for, and writes only what that range owns.
 """
 
+import numpy as np
+
+from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 
-__all__ = ["center_tables", "prox_tables"]
+__all__ = ["center_tables", "gram", "matvec", "prox_tables", "rmatvec"]
+
+
+def matvec(
+    codes,  # IN  (n_features, n_rows) uint8 or uint16; n_bins of the feature means no bin
+    offsets,  # IN  (n_features + 1,) int64
+    f,  # IN  (n_coef,)
+    features,  # IN  (n,) int64: the features to sum over
+    out,  # OUT (n_rows,), the rows first <= i < last
+    first,
+    last,
+):
+    """out[i] = sum over the listed features j of f[offsets[j] + codes[j, i]], in the order of the list."""
+    out[first:last] = 0.0
+    for j in features:
+        out[first:last] += look_up(f[offsets[j] : offsets[j + 1]], codes[j, first:last])
+
+
+def rmatvec(
+    codes,  # IN  (n_features, n_rows) uint8 or uint16
+    offsets,  # IN  (n_features + 1,) int64
+    features,  # IN  (n,) int64: the features to compute, none twice; first and last count in this list
+    values,  # IN  (n_rows,)
+    row_start,  # IN  the rows row_start <= i < row_stop are summed
+    row_stop,
+    out,  # IN/OUT (n_coef,), the slices of the features at first <= t < last of the list
+    first,
+    last,
+):
+    """out[offsets[j] + k] += sum of values[i] over the rows with codes[j, i] == k."""
+    rows = slice(row_start, row_stop)
+    for j in features[first:last]:
+        n_bins = offsets[j + 1] - offsets[j]
+        out[offsets[j] : offsets[j + 1]] += sum_by_bin(codes[j, rows], values[rows], n_bins)
+
+
+def gram(
+    codes,  # IN  (n_features, n_rows) uint8 or uint16
+    offsets,  # IN  (n_features + 1,) int64
+    features,  # IN  (n,) int64: the chosen features
+    row_weights,  # IN  (n_rows,)
+    out_offsets,  # IN  (n + 1,) int64: where the block of the t-th chosen feature starts in out
+    out,  # OUT (out_offsets[-1], out_offsets[-1]), both blocks of the pairs first <= pair < last
+    first,
+    last,
+):
+    """X_S.T @ diag(row_weights) @ X_S, by pairs t <= u of the list: (0, 0), (0, 1), …, (1, 1), …"""
+    left, right = np.triu_indices(len(features))
+    for t, u in zip(left[first:last], right[first:last], strict=True):
+        block = cross_tabulate(
+            codes[features[t]],
+            codes[features[u]],
+            row_weights,
+            out_offsets[t + 1] - out_offsets[t],
+            out_offsets[u + 1] - out_offsets[u],
+        )
+        t_bins, u_bins = slice(out_offsets[t], out_offsets[t + 1]), slice(out_offsets[u], out_offsets[u + 1])
+        out[t_bins, u_bins] = block
+        out[u_bins, t_bins] = block.T
 
 
 def center_tables(f, offsets, weights, out, squared_norms, first, last):

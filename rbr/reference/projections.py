@@ -66,7 +66,8 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
         code += 1.0
 
     net = weights @ out**2 / 2 - price * code
-    if not net > 0:
+    # A code of length zero describes a constant, and the constant of mean zero is zero, whatever rounding left.
+    if code == 0 or not net > 0:
         return np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32), 0.0, 0.0
     return out, labels, net, code
 
@@ -112,7 +113,9 @@ def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
         code += piece_codes[line]
         # Bins of weight zero belong to the piece on their left, the first ones to the first piece.
         span = slice(0 if piece == 0 else bins[0], live[stop] if stop < len(live) else len(u))
-        mean, slope, center = fit_line(u[bins], w[bins], x[bins]) if line else (w_mean(u[bins], w[bins]), 0.0, 0.0)
+        mean, slope, center = (
+            fit_line(u[bins], w[bins], x[bins]) if line else (w_mean(u[bins], w[bins]), 0.0, 0.0)
+        )
         out[span] = mean + slope * (x[span] - center)
         labels[span] = 2 * piece + line
     return out, labels, code * log_b
@@ -154,8 +157,10 @@ def piece_nets(u, w, x, unit, piece_codes):
         spread, product = (inside * dx**2).sum(axis=1), (inside * dx * du).sum(axis=1)
         two_positions = np.cumsum(np.diff(x[s:], prepend=x[s]) != 0) > 0
         slope_gain = np.divide(product**2, spread, out=np.zeros(n - s), where=two_positions & (spread > 0))
-        candidates = [constant - unit * constant_code if constant_code else np.full(n - s, -np.inf),
-                      constant + slope_gain / 2 - unit * line_code if line_code else np.full(n - s, -np.inf)]
+        candidates = [
+            constant - unit * constant_code if constant_code else np.full(n - s, -np.inf),
+            constant + slope_gain / 2 - unit * line_code if line_code else np.full(n - s, -np.inf),
+        ]
         nets[s, s:] = np.maximum(*candidates)
         is_line[s, s:] = candidates[1] > candidates[0]
     return nets, is_line
@@ -197,7 +202,9 @@ def greedy_cut(nets, price_by_count):
     while True:
         ends = [s - 1 for s in starts[1:]] + [n - 1]
         if len(starts) <= len(price_by_count):
-            value = sum(nets[s, e] for s, e in zip(starts, ends, strict=True)) - price_by_count[len(starts) - 1]
+            value = (
+                sum(nets[s, e] for s, e in zip(starts, ends, strict=True)) - price_by_count[len(starts) - 1]
+            )
             passed.append((value, list(starts)))
         if len(starts) == 1:
             break
@@ -330,7 +337,9 @@ def keep_largest(nets, max_features):
     return np.sort(kept if max_features is None else kept[:max_features])
 
 
-def prox(f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False):
+def prox(
+    f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False
+):
     """The proximal step on stacked tables: P_zm, then P_L or its priced form per table, then P_G.
 
     argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)

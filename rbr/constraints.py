@@ -1,0 +1,463 @@
+"""The constraint set C and the maps onto it: P_C = P_G o P_L o P_zm, and the proximal step with a jump cost.
+
+`Constraints` is what a user writes down: limits, shapes, prices. `bind` resolves it once for the tables of a
+design (one shape, one limit, one position per bin) and a solver then calls `BoundConstraints.prox` thousands of times.
+A table that cannot win is never searched: the norm of a projection is at most the norm of what is projected, so
+tables are taken in the order of that bound until the s_G-th best result beats the next bound.
+Looks at: numpy, the kernels.  Seen by: rbr.solver, rbr.estimators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rbr._backend import kernels
+from rbr.checks import check_choice, check_int, check_nonnegative, check_offsets, check_real, check_vector
+from rbr.parallel import over_ranges
+from rbr.reference.projections import SHAPES, level_codes
+
+POSITIONS = ("rank", "index", "value")
+SEGMENTATIONS = ("exact", "greedy")
+
+_CONSTANT, _LINEAR, _MIXED, _INCREASING, _DECREASING, _LEVELS, _FREQUENCY, _FREE = range(len(SHAPES))
+
+# A computed gain may exceed the computed norm by rounding; bounds are raised by this much so that skipping stays exact.
+_BOUND_MARGIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """At most `max_features` non-zero tables, each with at most `max_segments` pieces and mean zero.
+
+    Parameters
+    ----------
+    max_features : int or None
+        s_G, the number of features that may be used; None for no limit.
+    max_segments : int, mapping {feature index: int} or sequence
+        s_L, the number of pieces (not jumps) of a table; features that a mapping leaves out get 32.
+    shape : str, mapping {feature index: str} or sequence
+        "constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency" or "free";
+        features that a mapping leaves out are "constant".
+    position : {"rank", "index", "value"}
+        Where a bin stands when a line is drawn: its mid-rank, its index, or the mean of the feature in it.
+    jump_cost : float
+        kappa, the price of complexity; 0 is the paper.
+    segmentation : {"exact", "greedy"}
+        Exact search for the pieces, or bottom-up merging.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> C = Constraints(max_features=1, max_segments=2)
+    >>> f = np.array([0.0, 0.2, 1.0, 1.2, 0.3, 0.0, 0.0])
+    >>> C.project(f, offsets=[0, 4, 7], weights=[0.25] * 4 + [1 / 3] * 3)
+    array([-0.5, -0.5,  0.5,  0.5,  0. ,  0. ,  0. ])
+    """
+
+    max_features: int | None = None
+    max_segments: int | Mapping[int, int] | ArrayLike = 32
+    shape: str | Mapping[int, str] | ArrayLike = "constant"
+    position: str = "rank"
+    jump_cost: float = 0.0
+    segmentation: str = "exact"
+
+    def __post_init__(self):
+        if self.max_features is not None:
+            check_int(self.max_features, "max_features", 1)
+        _check_each(self.max_segments, lambda value, name: check_int(value, name, 1), "max_segments")
+        _check_each(self.shape, lambda value, name: check_choice(value, name, SHAPES), "shape")
+        check_choice(self.position, "position", POSITIONS)
+        check_real(self.jump_cost, "jump_cost", 0.0)
+        check_choice(self.segmentation, "segmentation", SEGMENTATIONS)
+
+    def project(
+        self,
+        f: ArrayLike,
+        offsets: ArrayLike,
+        weights: ArrayLike,
+        *,
+        missing: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray:
+        """P_C(f): the nearest tables, in the geometry of the weights, that satisfy the constraints.
+
+        Parameters
+        ----------
+        f : array of shape (n_coef,) or (n_coef, n_classes)
+            The stacked tables. With classes the tables of a feature form one group.
+        offsets : array of shape (n_features + 1,)
+            Where each table starts in f.
+        weights : array of shape (n_coef,)
+            At least 0, with sum 1 in each table.
+        missing : array of bool, shape (n_features,), optional
+            Whether a table's last bin holds the missing values, outside the pieces.
+        positions : array of shape (n_coef,), optional
+            Position of each bin, needed with ``position="value"``.
+        n_threads : int
+            The result does not depend on it.
+
+        Examples
+        --------
+        >>> import rbr
+        >>> C = rbr.Constraints(max_segments=1, shape="linear")
+        >>> C.project([0.0, 3.0, 3.0], offsets=[0, 3], weights=[1 / 3] * 3)
+        array([-1.5,  0. ,  1.5])
+        """
+        bound = self.bind(offsets, weights, missing=missing, positions=positions)
+        return bound.prox(f, 1.0, 0.0, n_threads=n_threads).f
+
+    def prox(
+        self,
+        f: ArrayLike,
+        offsets: ArrayLike,
+        weights: ArrayLike,
+        step: float,
+        scale: float,
+        *,
+        alpha: float = 0.0,
+        missing: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray:
+        """The proximal step: argmin over g in C of ||f - g||_w^2 / (2 step) + cost(g) + alpha / 2 ||g||_w^2.
+
+        A non-zero table costs scale * (jump_cost * code + 2 log n_features), where code is its code length
+        (for constant pieces (pieces - 1) * log n_bins); without a jump cost it costs nothing.
+
+        Parameters
+        ----------
+        f, offsets, weights, missing, positions, n_threads
+            As in `project`.
+        step : float
+            mu > 0.
+        scale : float
+            lambda >= 0: the dispersion over the number of rows.
+        alpha : float
+            Ridge penalty.
+
+        Examples
+        --------
+        >>> import rbr
+        >>> C = rbr.Constraints(jump_cost=1.0)
+        >>> C.prox([0.0, 0.1, 3.0, 3.1], offsets=[0, 4], weights=[0.25] * 4, step=1.0, scale=0.1)
+        array([-1.5, -1.5,  1.5,  1.5])
+        """
+        check_real(step, "step", 0.0, strict=True)
+        check_real(scale, "scale", 0.0)
+        check_real(alpha, "alpha", 0.0)
+        bound = self.bind(offsets, weights, missing=missing, positions=positions)
+        return bound.prox(f, step, scale, alpha=alpha, n_threads=n_threads).f
+
+    def bind(
+        self,
+        offsets: ArrayLike,
+        weights: ArrayLike,
+        *,
+        missing: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+    ) -> BoundConstraints:
+        """These constraints on given tables: one shape, limit and position for each, checked once."""
+        offsets = check_offsets(offsets)
+        n_features, n_coef = len(offsets) - 1, int(offsets[-1])
+        weights = check_nonnegative(weights, n_coef, "weights")
+        totals = np.add.reduceat(weights, offsets[:-1]) if n_features else np.zeros(0)
+        if (np.abs(totals - 1) > 1e-8).any():
+            j = int(np.argmax(np.abs(totals - 1)))
+            raise ValueError(f"weights of table {j} sum to {totals[j]}; in each table they must sum to 1")
+        missing = _check_missing(missing, n_features)
+        if (np.diff(offsets) - missing < 1).any():
+            j = int(np.flatnonzero(np.diff(offsets) - missing < 1)[0])
+            raise ValueError(
+                f"missing[{j}] is True, but table {j} has one bin; beside the missing bin it needs another"
+            )
+        bound = BoundConstraints(
+            max_features=self.max_features,
+            jump_cost=float(self.jump_cost),
+            greedy=self.segmentation == "greedy",
+            offsets=offsets,
+            weights=weights,
+            missing=missing,
+            shapes=_per_feature(self.shape, "constant", n_features, "shape", SHAPES.index, np.int8),
+            limits=_per_feature(self.max_segments, 32, n_features, "max_segments", int, np.int64),
+            positions=bin_positions(self.position, offsets, weights, missing, positions),
+        )
+        bound.check_frequency()
+        return bound
+
+
+@dataclass(frozen=True)
+class Prox:
+    """What a proximal step found.
+
+    f : the stacked tables; support : ascending indices of the non-zero ones; labels : one int32 per bin,
+    2 * piece + is_line (-1 outside); codes : code length of each table; n_searched : how many tables were
+    searched for pieces.
+    """
+
+    f: np.ndarray
+    support: np.ndarray
+    labels: np.ndarray
+    codes: np.ndarray
+    n_searched: int
+
+
+@dataclass(frozen=True, eq=False)
+class BoundConstraints:
+    """Constraints resolved for the tables of one design; see `Constraints.bind`."""
+
+    max_features: int | None
+    jump_cost: float
+    greedy: bool
+    offsets: np.ndarray
+    weights: np.ndarray
+    missing: np.ndarray
+    shapes: np.ndarray
+    limits: np.ndarray
+    positions: np.ndarray
+
+    @property
+    def n_features(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def n_bins(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @cached_property
+    def n_ordered(self) -> np.ndarray:
+        """b_j, the bins that pieces are made of: all but the missing one."""
+        return self.n_bins - self.missing
+
+    @cached_property
+    def level_codes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Code lengths of the `levels` tables by number of levels: flat, with offsets."""
+        is_levels = self.shapes == _LEVELS
+        sizes = np.where(is_levels, np.minimum(self.limits, self.n_ordered), 0)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        flat = [level_codes(int(self.n_ordered[j]), int(sizes[j])) for j in np.flatnonzero(is_levels)]
+        return np.concatenate([np.zeros(0), *flat]), offsets
+
+    @cached_property
+    def cheapest_codes(self) -> np.ndarray:
+        """A lower bound on the code length of a non-zero table, for each feature."""
+        log_b = np.log(self.n_ordered)
+        codes = np.select([self.shapes == _FREE], [self.n_ordered - 1.0], default=log_b)
+        flat, offsets = self.level_codes
+        for j in np.flatnonzero(self.shapes == _LEVELS):
+            by_count = flat[offsets[j] : offsets[j + 1]]
+            codes[j] = by_count[1:].min(initial=np.inf) if len(by_count) > 1 else 0.0
+        # With a missing bin one constant piece beside it is a table too; lines and free tables still pay their own.
+        alone = ~np.isin(self.shapes, (_LINEAR, _FREE))
+        return np.where(self.missing & alone, 1.0, codes + self.missing)
+
+    def check_frequency(self) -> None:
+        """`frequency` is a projection only where all ordered bins weigh the same."""
+        for j in np.flatnonzero(self.shapes == _FREQUENCY):
+            w = self.weights[self.offsets[j] : self.offsets[j] + self.n_ordered[j]]
+            if np.ptp(w) > 1e-9 * w.max():
+                raise ValueError(
+                    f'shape of feature {j} is "frequency", but its bin weights run from {w.min():.6g} to '
+                    f'{w.max():.6g}; they must be equal (weights="uniform")'
+                )
+
+    def prices(self, step: float, scale: float) -> tuple[float, float]:
+        """What one unit of code length and the entry of a feature cost at a step: mu lambda kappa, mu lambda 2 log p."""
+        if self.jump_cost == 0:
+            return 0.0, 0.0
+        return step * scale * self.jump_cost, step * scale * 2 * np.log(self.n_features)
+
+    def cost(self, codes: np.ndarray, support: np.ndarray, scale: float) -> float:
+        """Sum over the used features of lambda * (kappa * code_j + 2 log p)."""
+        price, entry = self.prices(1.0, scale)
+        return price * float(codes[support].sum()) + entry * len(support)
+
+    def prox(
+        self,
+        f: ArrayLike,
+        step: float,
+        scale: float,
+        *,
+        alpha: float = 0.0,
+        n_threads: int = 1,
+        screen: bool = True,
+    ) -> Prox:
+        """The proximal step; with scale = 0 or without a jump cost it is P_C of f / (1 + step * alpha).
+
+        Parameters
+        ----------
+        screen : bool
+            Leave out the search in tables that cannot win. The result is the same to the bit.
+        """
+        f = np.asarray(f, dtype=np.float64)
+        n_coef = int(self.offsets[-1])
+        if f.ndim == 1:
+            stacks = check_vector(f, n_coef, "f")[None]
+        elif f.ndim == 2 and len(f) == n_coef:
+            stacks = np.ascontiguousarray(f.T)
+            check_vector(stacks.ravel(), stacks.size, "f")
+        else:
+            raise ValueError(f"f has shape {f.shape}; it must be ({n_coef},) or ({n_coef}, n_classes)")
+
+        # Ridge folds in as a shorter step; the power of two keeps squares away from overflow and is exact.
+        shrink = 1.0 / (1.0 + step * alpha)
+        size = np.abs(stacks).max(initial=0.0) * shrink
+        unit = float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1], -1000, 1000)))) if size else 1.0
+        price, entry = (min(cost / unit / unit, 1e300) for cost in self.prices(step * shrink, scale))
+        result = self._prox_scaled(stacks * (shrink / unit), price, entry, n_threads, screen)
+        g = result.f * unit
+        return Prox(
+            f=g[0] if f.ndim == 1 else np.ascontiguousarray(g.T),
+            support=result.support,
+            labels=result.labels[0] if f.ndim == 1 else np.ascontiguousarray(result.labels.T),
+            codes=result.codes.sum(axis=0),
+            n_searched=result.n_searched,
+        )
+
+    def _prox_scaled(
+        self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool
+    ) -> Prox:
+        n_stacks, n_features = len(stacks), self.n_features
+        centred, squared_norms = np.empty_like(stacks), np.empty((n_stacks, n_features))
+        for c in range(n_stacks):
+            over_ranges(
+                kernels().center_tables,
+                n_features,
+                n_threads,
+                stacks[c],
+                self.offsets,
+                self.weights,
+                centred[c],
+                squared_norms[c],
+            )
+        out = np.zeros_like(stacks)
+        labels = np.full(stacks.shape, -1, dtype=np.int32)
+        nets, codes = np.zeros((n_stacks, n_features)), np.zeros((n_stacks, n_features))
+        level_code_values, level_code_offsets = self.level_codes
+
+        def search(tables):
+            for c in range(n_stacks):
+                over_ranges(
+                    kernels().prox_tables, len(tables), n_threads,
+                    tables, centred[c], self.offsets, self.weights, self.positions, self.missing.view(np.uint8),
+                    self.shapes, self.limits, price, level_code_values, level_code_offsets, self.greedy,
+                    out[c], labels[c], nets[c], codes[c],
+                )  # fmt: skip
+
+        if screen:
+            per_stack = squared_norms * ((1 + _BOUND_MARGIN) / 2) - price * self.cheapest_codes
+            bounds = np.maximum(per_stack, 0.0).sum(axis=0) - entry
+            searched = self._search_while_it_can_win(search, nets, entry, bounds)
+        else:
+            searched = np.arange(n_features)
+            search(searched)
+
+        totals = nets[:, searched].sum(axis=0) - entry
+        winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
+        losers = np.ones(n_features, dtype=bool)
+        losers[winners] = False
+        lost_bins = np.repeat(losers, self.n_bins)
+        out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
+        return Prox(out, winners, labels, codes, len(searched))
+
+    def _search_while_it_can_win(self, search, nets, entry, bounds) -> np.ndarray:
+        """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound."""
+        hopeful = np.flatnonzero(bounds > 0)
+        if self.max_features is None or self.max_features >= len(hopeful):
+            search(hopeful)
+            return hopeful
+        order = hopeful[np.argsort(-bounds[hopeful], kind="stable")]
+        n_done, n_next = 0, self.max_features
+        while n_done < len(order):
+            search(order[n_done : n_done + n_next])
+            n_done = min(n_done + n_next, len(order))
+            totals = nets[:, order[:n_done]].sum(axis=0) - entry
+            worst_kept = np.partition(totals, n_done - self.max_features)[n_done - self.max_features]
+            if n_done < len(order) and worst_kept > bounds[order[n_done]]:
+                break
+            n_next = max(self.max_features, n_done // 2)
+        return order[:n_done]
+
+
+def bin_positions(
+    position: str, offsets: np.ndarray, weights: np.ndarray, missing: np.ndarray, values: ArrayLike | None
+) -> np.ndarray:
+    """The place of every bin on the axis along which lines are drawn.
+
+    "rank": the weight of the table's ordered bins up to the middle of the bin; "index": 0, 1, …; "value": as given.
+    The position of a missing bin is never used.
+    """
+    n_bins = np.diff(offsets)
+    if position == "index":
+        return np.arange(offsets[-1], dtype=np.float64) - np.repeat(offsets[:-1], n_bins)
+    if position == "rank":
+        ranks = np.empty(len(weights))
+        for size in np.unique(
+            n_bins
+        ):  # tables of one size at a time: their sums start at zero, so none is lost
+            bins = offsets[:-1][n_bins == size, None] + np.arange(size)
+            ranks[bins] = np.cumsum(weights[bins], axis=1) - weights[bins] / 2
+        return ranks
+    if values is None:
+        raise ValueError('positions is None; with position="value" it must hold the position of every bin')
+    values = check_vector(values, int(offsets[-1]), "positions")
+    steps = np.diff(values, append=np.inf)
+    last_ordered = offsets[1:] - 1 - missing
+    steps[last_ordered], steps[offsets[1:] - 1] = 0.0, 0.0
+    if (steps < 0).any():
+        k = int(np.flatnonzero(steps < 0)[0])
+        raise ValueError(
+            f"positions[{k + 1}] is {values[k + 1]}, below positions[{k}]; within a table they must not fall"
+        )
+    # Lines do not depend on the unit of the axis; a power of two changes no position and keeps squares finite.
+    size = np.abs(values).max(initial=0.0)
+    return np.ldexp(values, -int(np.frexp(size)[1]))
+
+
+def _largest_positive(totals: np.ndarray, tables: np.ndarray, max_features: int | None) -> np.ndarray:
+    """Where the largest positive totals stand; ties go to the lower table index."""
+    positive = np.flatnonzero(totals > 0)
+    if max_features is None or len(positive) <= max_features:
+        return positive
+    return positive[np.lexsort((tables[positive], -totals[positive]))[:max_features]]
+
+
+def _check_each(value, check, name: str) -> None:
+    if isinstance(value, Mapping):
+        for feature, one in value.items():
+            check(one, f"{name}[{feature!r}]")
+    elif isinstance(value, str) or np.ndim(value) == 0:
+        check(value, name)
+    else:
+        for feature, one in enumerate(value):
+            check(one, f"{name}[{feature}]")
+
+
+def _per_feature(value, default, n_features: int, name: str, convert, dtype) -> np.ndarray:
+    """One converted value for every feature, from a scalar, a mapping with a default, or a sequence."""
+    if isinstance(value, str) or np.ndim(value) == 0 and not isinstance(value, Mapping):
+        return np.full(n_features, convert(value), dtype=dtype)
+    if isinstance(value, Mapping):
+        values = np.full(n_features, convert(default), dtype=dtype)
+        for feature, one in value.items():
+            values[check_int(feature, f"feature of {name}", 0, n_features - 1)] = convert(one)
+        return values
+    if len(value) != n_features:
+        raise ValueError(f"{name} has {len(value)} entries; there are {n_features} features")
+    return np.array([convert(one) for one in value], dtype=dtype)
+
+
+def _check_missing(missing: ArrayLike | None, n_features: int) -> np.ndarray:
+    if missing is None:
+        return np.zeros(n_features, dtype=bool)
+    missing = np.ascontiguousarray(missing)
+    if missing.shape != (n_features,) or missing.dtype != bool:
+        raise ValueError(
+            f"missing has shape {missing.shape} and dtype {missing.dtype}; it must be {n_features} bools, one per table"
+        )
+    return missing
