@@ -115,7 +115,7 @@ def test_bad_arguments_are_named(arguments, message):
 # ---------------------------------------------------------------- real tables
 
 TRAIN = """\
-39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, Cuba, <=50K
+39, State-gov, 77516, Bachelors, 13, Never-married, Sales, Wife, White, Male, 2174, 0, 40, Cuba, <=50K
 50, ?, 83311, HS-grad, 9, Divorced, ?, Husband, Black, Female, 0, 0, 13, ?, >50K
 
 """
@@ -125,7 +125,7 @@ TEST = """\
 
 """
 TRAIN_ROWS = [
-    "39,State-gov,77516,Bachelors,13,Never-married,Adm-clerical,Not-in-family,White,Male,2174,0,40,Cuba,<=50K",
+    "39,State-gov,77516,Bachelors,13,Never-married,Sales,Wife,White,Male,2174,0,40,Cuba,<=50K",
     "50,,83311,HS-grad,9,Divorced,,Husband,Black,Female,0,0,13,,>50K",
 ]
 TEST_ROWS = ["25,Private,226802,11th,7,Never-married,Sales,Own-child,Black,Male,0,0,40,Peru,>50K"]
