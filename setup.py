@@ -23,7 +23,7 @@ COMPILER_DIRECTIVES = {
     "cdivision": True,
     "freethreading_compatible": True,
 }
-COMPILE_ARGS = ["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"]
+COMPILE_ARGS = ["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-g" if DEBUG else "-g0"]
 
 
 def last_build(build):
