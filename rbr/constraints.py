@@ -21,6 +21,9 @@ from rbr.checks import check_choice, check_int, check_nonnegative, check_offsets
 from rbr.parallel import over_ranges
 from rbr.reference.projections import SHAPES, level_codes
 
+# kappa where nobody says otherwise; benches/solver.py shows what it selects.
+DEFAULT_JUMP_COST = 0.5
+
 POSITIONS = ("rank", "index", "value")
 SEGMENTATIONS = ("exact", "greedy")
 
@@ -272,10 +275,33 @@ class BoundConstraints:
             return 0.0, 0.0
         return step * scale * self.jump_cost, step * scale * 2 * np.log(self.n_features)
 
-    def cost(self, codes: np.ndarray, support: np.ndarray, scale: float) -> float:
-        """Sum over the used features of lambda * (kappa * code_j + 2 log p)."""
+    def code_length(self, j: int, labels: np.ndarray) -> float:
+        """code_j of a non-zero table with the given pieces (its labels, one class)."""
+        ordered = np.unique(labels[: self.n_ordered[j]])
+        ordered = ordered[ordered >= 0]
+        n_pieces, n_lines = len(ordered), int((ordered % 2).sum())
+        log_b = float(np.log(self.n_ordered[j]))
+        shape = self.shapes[j]
+        if shape == _LEVELS:
+            flat, offsets = self.level_codes
+            code = float(flat[offsets[j] + n_pieces - 1])
+        elif shape == _FREE:
+            code = self.n_ordered[j] - 1.0
+        else:
+            code = (n_pieces + n_lines - 1) * log_b
+        return code + float(self.missing[j])
+
+    def cost(self, labels: np.ndarray, support: np.ndarray, scale: float) -> float:
+        """Sum over the used features of lambda * (kappa * code_j + 2 log p), from the labels of their pieces."""
         price, entry = self.prices(1.0, scale)
-        return price * float(codes[support].sum()) + entry * len(support)
+        if price == 0:
+            return 0.0
+        by_class = labels[:, None] if labels.ndim == 1 else labels
+        total = entry * len(support)
+        for j in support:
+            table = by_class[self.offsets[j] : self.offsets[j + 1]].T
+            total += price * sum(self.code_length(j, one) for one in table if (one >= 0).any())
+        return total
 
     def prox(
         self,

@@ -313,7 +313,7 @@ class BinnedMatrix:
 
     def _check_features(self, features) -> np.ndarray:
         if features is None:
-            return np.arange(self.n_features)
+            return np.arange(self.n_features, dtype=np.int64)
         given = np.asarray(features)
         if given.size == 0 and given.ndim == 1:
             return np.empty(0, dtype=np.int64)
@@ -346,7 +346,9 @@ def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight) -> np.ndarray
         _, exponent = np.frexp(row_weights.max(initial=0.0))
         row_weights = np.ldexp(row_weights, -exponent)
     sums = np.zeros(offsets[-1])
-    kernels().rmatvec(codes, offsets, np.arange(n_features), row_weights, 0, n_rows, sums, 0, n_features)
+    kernels().rmatvec(
+        codes, offsets, np.arange(n_features, dtype=np.int64), row_weights, 0, n_rows, sums, 0, n_features
+    )
     n_bins = np.diff(offsets)
     totals = np.add.reduceat(sums, offsets[:-1]) if n_features else np.empty(0)
     has_rows = totals > 0

@@ -1,0 +1,158 @@
+"""A loss over a binned design: its value, its table-gradient, its curvature. The only room that touches rows in a fit.
+
+A solver sees tables of n_coef numbers and a `Point`; whether the rows live in memory, in a file or on other
+machines is decided here. Rows are swept in fixed blocks and every sum is taken in their order, so the answer
+has the same bits for any number of threads.
+Looks at: rbr.design, rbr.losses, the kernels.  Seen by: rbr.solver, rbr.refit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr.design import BinnedMatrix
+from rbr.parallel import over_ranges
+
+# A block's residuals and codes of one feature stay in the second-level cache.
+ROWS_PER_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Tables with their refitted intercept, the raw predictions they give, and the mean loss there."""
+
+    f: np.ndarray
+    support: np.ndarray
+    intercept: float | np.ndarray
+    raw: np.ndarray
+    loss: float
+
+
+class Objective:
+    """The mean loss of c + X f over the weighted rows, minimised over the intercept c.
+
+    Parameters
+    ----------
+    design : BinnedMatrix
+    y : array of shape (n_rows,), as the loss's `validate` returns it
+    loss : a loss of rbr.losses
+    row_weights : array of shape (n_rows,)
+        v, the sample weights scaled to sum 1.
+    n_total : float
+        n, the sum of the sample weights: an integer weight stands for repeated rows.
+    offset : array of shape (n_rows,) or (n_rows, n_outputs), optional
+        Added to every raw prediction.
+    n_threads : int
+    """
+
+    def __init__(self, design: BinnedMatrix, y, loss, *, row_weights, n_total, offset=None, n_threads=1):
+        self.design, self.y, self.loss = design, y, loss
+        self.row_weights, self.n_total = row_weights, n_total
+        self.offset, self.n_threads = offset, n_threads
+        self.n_outputs = loss.n_outputs(y)
+        self.n_columns_read = 0
+        self.n_gradients = 0
+        self.n_newton_steps = 0
+
+    @property
+    def n_passes(self) -> float:
+        """Full passes over the codes so far: columns read over columns there are."""
+        return self.n_columns_read / max(self.design.n_features, 1)
+
+    def zero_tables(self) -> np.ndarray:
+        shape = (self.design.n_coef,) if self.n_outputs == 1 else (self.design.n_coef, self.n_outputs)
+        return np.zeros(shape)
+
+    def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
+        """The point at given tables: one look-up pass over the used features, then the intercept and the loss."""
+        raw, intercept = self._raw(f, support, start)
+        return Point(f, support, intercept, raw, self.loss.value(self.y, raw, self.row_weights))
+
+    def point_and_gradient(self, f: np.ndarray, support: np.ndarray, start=None) -> tuple[Point, np.ndarray]:
+        """`point` and `gradient` together: residual, loss and bin sums in one sweep over the blocks of rows."""
+        raw, intercept = self._raw(f, support, start)
+        loss, gradient = self._sweep(raw, np.arange(self.design.n_features), with_loss=True)
+        return Point(f, support, intercept, raw, loss), gradient
+
+    def gradient(self, point: Point, features: np.ndarray | None = None) -> np.ndarray:
+        """-(1 / w_jk) * sum of v_i residual_i over the rows of bin k, 0 where w_jk = 0; of given features if asked."""
+        features = np.arange(self.design.n_features) if features is None else features
+        return self._sweep(point.raw, features, with_loss=False)[1]
+
+    def _raw(self, f, support, start):
+        loss, y, v = self.loss, self.y, self.row_weights
+        raw = self.row_sums(f, support)
+        if self.offset is not None:
+            raw = raw + self.offset
+        if start is None:
+            start = loss.constant_start(y, v, self.offset)
+        intercept = loss.refit_intercept(y, raw, v, start) if len(support) else start
+        return raw + intercept, intercept
+
+    def _sweep(self, raw: np.ndarray, features: np.ndarray, with_loss: bool) -> tuple[float, np.ndarray]:
+        design, y, v = self.design, self.y, self.row_weights
+        self.n_columns_read += len(features)
+        self.n_gradients += 1
+        sums = np.zeros((self.n_outputs, design.n_coef))
+        residual = np.empty(raw.shape, order="F")
+        block_losses = []
+        for rows in self._blocks():
+            if with_loss:
+                values, _ = self.loss.value_and_residual(y[rows], raw[rows], residual_out=residual[rows])
+                block_losses.append(float(values[v[rows] > 0] @ v[rows][v[rows] > 0]))
+            else:
+                self.loss.residual(y[rows], raw[rows], out=residual[rows])
+            residual[rows] = (residual[rows].T * v[rows]).T
+            n_threads = self.n_threads if (rows.stop - rows.start) * len(features) >= 200_000 else 1
+            for column, out in zip(np.atleast_2d(residual.T), sums, strict=True):
+                over_ranges(
+                    kernels().rmatvec,
+                    len(features),
+                    n_threads,
+                    *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
+                )
+        gradient = np.divide(-sums, design.weights, out=np.zeros_like(sums), where=design.weights > 0)
+        return float(sum(block_losses)), gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
+
+    def curvature(self, point: Point) -> np.ndarray:
+        """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs)."""
+        return (self.loss.curvature(self.y, point.raw).T * self.row_weights).T
+
+    def bin_sums(self, values: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """X.T @ values over the given features, zero elsewhere."""
+        self.n_columns_read += len(features)
+        return self.design.rmatvec(values, features=features, n_threads=self.n_threads)
+
+    def row_sums(self, f: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """X @ f over the given features."""
+        self.n_columns_read += len(features)
+        return self.design.matvec(f, features=features, n_threads=self.n_threads)
+
+    def grouped_gram(self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray, row_weights: np.ndarray):
+        """The weighted cross-tabulation of features whose bins were first merged into groups.
+
+        groups : int per bin of the design: its group within its table, or the number of groups for none
+        n_groups : number of groups of each given feature
+        """
+        design = self.design
+        offsets = np.concatenate([[0], np.cumsum(n_groups)])
+        dtype = np.uint8 if n_groups.max(initial=0) <= 255 else np.uint16
+        codes = np.empty((len(features), design.n_rows), dtype=dtype)
+        for row, j, n in zip(codes, features, n_groups, strict=True):
+            table = np.append(groups[design.offsets[j] : design.offsets[j + 1]], n).astype(dtype)
+            np.take(table, design.codes[j], out=row, mode="clip")
+        out = np.empty((offsets[-1], offsets[-1]))
+        n_pairs = len(features) * (len(features) + 1) // 2
+        self.n_columns_read += len(features) + n_pairs
+        n_threads = self.n_threads if n_pairs * design.n_rows >= 200_000 else 1
+        over_ranges(
+            kernels().gram, n_pairs, n_threads, codes, offsets, np.arange(len(features)), row_weights, offsets, out
+        )
+        return out, offsets
+
+    def _blocks(self):
+        n_rows = len(self.y)
+        return [slice(a, min(a + ROWS_PER_BLOCK, n_rows)) for a in range(0, n_rows, ROWS_PER_BLOCK)]

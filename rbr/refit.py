@@ -1,0 +1,325 @@
+"""Newton refits: with the features and pieces held fixed, a fit is a smooth problem of few numbers.
+
+The tables that share a set of pieces form a linear space. `piece_basis` gives each used table an orthonormal
+basis (in the geometry of the weights) of the part of that space with mean zero, so the unknowns are plain coordinates, a
+ridge penalty is alpha times the identity, and constants, lines, levels, frequencies and missing bins need no
+cases of their own. The Hessian is a cross-tabulation of the curvature over merged bins when the support is small, and
+is applied by passes over the used columns (conjugate gradients) when it is large.
+Looks at: rbr.objective, rbr.constraints.  Seen by: rbr.solver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse import block_diag
+
+from rbr.constraints import SHAPES, BoundConstraints
+from rbr.objective import Objective, Point
+from rbr.reference.projections import isotonic
+
+_INCREASING, _DECREASING = SHAPES.index("increasing"), SHAPES.index("decreasing")
+_LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
+
+# Up to these sizes the Hessian is built and factored; beyond, it is only applied.
+MAX_DENSE_FEATURES = 64
+MAX_DENSE_GROUPS = 4000
+MAX_DENSE_UNKNOWNS = 2000
+
+MAX_HALVINGS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class TableBasis:
+    """One table's space of pieces.
+
+    basis : (n_bins, d) w-orthonormal tables of mean zero
+    groups : per bin, bins of a constant piece share a group; n_groups for a bin outside every piece
+    group_basis : (n_groups, d) the basis by group
+    """
+
+    basis: np.ndarray
+    groups: np.ndarray
+    group_basis: np.ndarray
+
+
+def piece_basis(labels, weights, positions, shape: int, has_missing: bool) -> TableBasis:
+    """The basis of the tables with given pieces; see `rbr.reference.projections.prox_table` for the labels."""
+    n_bins, n_ordered = len(labels), len(labels) - bool(has_missing)
+    if shape == _FREQUENCY:
+        columns = _cosines(np.flatnonzero(labels[:n_ordered] >= 0), n_ordered, n_bins)
+        if has_missing:
+            columns.append(np.eye(n_bins)[-1])
+        groups = np.arange(n_bins)
+    else:
+        columns, groups, n_groups = [], np.empty(n_bins, dtype=np.int64), 0
+        for label in np.unique(labels[labels >= 0]):
+            inside = labels == label
+            columns.append(inside.astype(np.float64))
+            if label % 2:
+                live = inside & (weights > 0)
+                if np.ptp(positions[live]) > 0:
+                    center = weights[live] @ positions[live] / weights[live].sum()
+                    columns.append(np.where(inside, positions - center, 0.0))
+                groups[inside] = n_groups + np.arange(inside.sum())
+                n_groups += int(inside.sum())
+            else:
+                groups[inside] = n_groups
+                n_groups += 1
+        groups[labels < 0] = n_groups
+    spanning = np.stack(columns, axis=1)
+    norms = np.sqrt(weights @ spanning**2)
+    orthonormal = (spanning / np.where(norms > 0, norms, 1.0))[:, norms > 0]
+    basis = orthonormal @ _complement(weights @ orthonormal)
+    by_group = np.zeros((int(groups.max()) + 1, basis.shape[1]))
+    by_group[groups] = basis
+    return TableBasis(basis, groups, by_group[: len(by_group) - bool((labels < 0).any() and shape != _FREQUENCY)])
+
+
+def _cosines(frequencies, n_ordered: int, n_bins: int) -> list[np.ndarray]:
+    angles = np.pi * (np.arange(n_ordered) + 0.5) / n_ordered
+    return [np.append(np.cos(k * angles), np.zeros(n_bins - n_ordered)) for k in frequencies]
+
+
+def _complement(means: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span the coordinates of mean zero: all but the first column of a Householder map.
+
+    The constant table lies in the space, so `means`, its coordinates, has norm 1.
+    """
+    axis = means.copy()
+    axis[0] += np.copysign(np.linalg.norm(means), means[0])
+    scale = axis @ axis
+    reflection = np.eye(len(means)) - (2.0 / scale if scale else 0.0) * np.outer(axis, axis)
+    return reflection[:, 1:]
+
+
+def refit(
+    objective: Objective,
+    constraints: BoundConstraints,
+    point: Point,
+    labels: np.ndarray,
+    *,
+    alpha: float,
+    step: float,
+    tol: float,
+    max_newton: int,
+) -> tuple[Point, np.ndarray]:
+    """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
+
+    Stops when a gradient step of the given size within the pieces would move the tables by at most
+    tol * ||f||_w. Returns the point and its labels; monotone tables may have merged pieces.
+    """
+    if not len(point.support):
+        return point, labels
+    value = point.loss + ridge(point.f, constraints.weights, alpha)
+    for _ in range(max_newton):
+        space = _Space(objective, constraints, point, labels)
+        gradient = space.coordinates(objective.gradient(point, point.support)) + alpha * space.coordinates(point.f)
+        if step * np.linalg.norm(gradient) <= tol * norm(point.f, constraints.weights):
+            break
+        move = space.newton_move(gradient, alpha)
+        objective.n_newton_steps += 1
+        for halving in range(MAX_HALVINGS + 1):
+            tables, new_labels = keep_monotone(constraints, point.f + 0.5**halving * move, labels, point.support)
+            trial = objective.point(tables, point.support, point.intercept)
+            trial_value = trial.loss + ridge(tables, constraints.weights, alpha)
+            if trial_value < value:
+                break
+        else:
+            break
+        point, labels, value = trial, new_labels, trial_value
+    return point, labels
+
+
+def norm(f: np.ndarray, weights: np.ndarray) -> float:
+    """||f||_w over all tables and classes."""
+    return float(np.sqrt((weights @ f**2).sum()))
+
+
+def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
+    """alpha / 2 ||f||_w^2."""
+    return 0.5 * alpha * norm(f, weights) ** 2 if alpha else 0.0
+
+
+class _Space:
+    """The coordinates of all tables whose pieces are given, class by class."""
+
+    def __init__(self, objective: Objective, constraints: BoundConstraints, point: Point, labels: np.ndarray):
+        self.objective, self.point = objective, point
+        self.offsets, self.weights = constraints.offsets, constraints.weights
+        self.support, self.n_classes = point.support, objective.n_outputs
+        by_class = labels[:, None] if labels.ndim == 1 else labels
+        self.bases: list[list[TableBasis | None]] = []
+        for c in range(self.n_classes):
+            self.bases.append([])
+            for j in self.support:
+                table = slice(self.offsets[j], self.offsets[j + 1])
+                used = (by_class[table, c] >= 0).any()
+                args = by_class[table, c], self.weights[table], constraints.positions[table]
+                basis = piece_basis(*args, constraints.shapes[j], constraints.missing[j]) if used else None
+                self.bases[-1].append(basis)
+
+    def _tables(self, c: int):
+        """(basis, its bins, its coordinates) of each table of a class that has pieces."""
+        first = 0
+        for j, basis in zip(self.support, self.bases[c], strict=True):
+            if basis is not None:
+                size = basis.basis.shape[1]
+                yield j, basis, slice(self.offsets[j], self.offsets[j + 1]), slice(first, first + size)
+                first += size
+
+    def _sizes(self) -> list[int]:
+        return [sum(b.basis.shape[1] for b in bases if b is not None) for bases in self.bases]
+
+    def coordinates(self, f: np.ndarray) -> np.ndarray:
+        """<basis, f>_w, all classes in one vector."""
+        columns = f[:, None] if f.ndim == 1 else f
+        parts = [np.zeros(0)]
+        for c in range(self.n_classes):
+            parts += [b.basis.T @ (self.weights[bins] * columns[bins, c]) for _, b, bins, _ in self._tables(c)]
+        return np.concatenate(parts)
+
+    def tables(self, coordinates: np.ndarray) -> np.ndarray:
+        """The tables with given coordinates."""
+        out = self.objective.zero_tables()
+        columns = out[:, None] if out.ndim == 1 else out
+        starts = np.concatenate([[0], np.cumsum(self._sizes())])
+        for c in range(self.n_classes):
+            mine = coordinates[starts[c] : starts[c + 1]]
+            for _, b, bins, where in self._tables(c):
+                columns[bins, c] = b.basis @ mine[where]
+        return out
+
+    def newton_move(self, gradient: np.ndarray, alpha: float) -> np.ndarray:
+        """Minus the inverse Hessian times the gradient, as tables; class by class, since classes couple weakly."""
+        curvature = self.objective.curvature(self.point)
+        columns = curvature[:, None] if curvature.ndim == 1 else curvature
+        starts = np.concatenate([[0], np.cumsum(self._sizes())])
+        move = np.zeros(len(gradient))
+        for c in range(self.n_classes):
+            where = slice(starts[c], starts[c + 1])
+            if starts[c + 1] > starts[c]:
+                move[where] = -self._solve(c, np.ascontiguousarray(columns[:, c]), gradient[where], alpha)
+        return self.tables(move)
+
+    def _solve(self, c: int, curvature: np.ndarray, gradient: np.ndarray, alpha: float) -> np.ndarray:
+        tables = list(self._tables(c))
+        n_groups = np.array([len(b.group_basis) for _, b, _, _ in tables])
+        small = (
+            len(tables) <= MAX_DENSE_FEATURES
+            and n_groups.sum() <= MAX_DENSE_GROUPS
+            and len(gradient) <= MAX_DENSE_UNKNOWNS
+        )
+        solve = self._solve_dense if small else self._solve_by_passes
+        return solve(tables, n_groups, curvature, gradient, alpha)
+
+    def _solve_dense(self, tables, n_groups, curvature, gradient, alpha):
+        """Cholesky of the cross-tabulated Hessian, after the intercept is eliminated."""
+        features = np.array([j for j, *_ in tables])
+        groups = np.zeros(self.offsets[-1], dtype=np.int64)
+        for _, b, bins, _ in tables:
+            groups[bins] = b.groups
+        gram, offsets = self.objective.grouped_gram(features, groups, n_groups, curvature)
+        wide = block_diag([b.group_basis for _, b, _, _ in tables], format="csr")
+        hessian = wide.T @ (wide.T @ gram).T  # the cross-tabulation is symmetric
+        total = curvature.sum()
+        if total > 0:
+            coupling = wide.T @ np.diag(gram)  # with the intercept: the curvature summed by group
+            hessian -= np.outer(coupling, coupling) / total
+        floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
+        hessian[np.diag_indices_from(hessian)] += alpha + floor
+        while True:
+            try:
+                return cho_solve(cho_factor(hessian, lower=True), gradient)
+            except LinAlgError:
+                hessian[np.diag_indices_from(hessian)] += 9 * floor
+                floor *= 10
+
+    def _solve_by_passes(self, tables, n_groups, curvature, gradient, alpha):
+        """Conjugate gradients, preconditioned by the tables' own blocks (bins are disjoint, so these need no pass)."""
+        objective, features = self.objective, np.array([j for j, *_ in tables])
+        by_bin = objective.bin_sums(curvature, features)
+        total = max(curvature.sum(), 1e-300)
+        blocks = []
+        for _, b, bins, _ in tables:
+            block = b.basis.T @ (by_bin[bins, None] * b.basis)
+            block[np.diag_indices_from(block)] += alpha + 1e-10 * max(np.trace(block) / max(len(block), 1), 1e-300)
+            blocks.append(cho_factor(block, lower=True) if len(block) else None)
+
+        def precondition(r):
+            parts = [cho_solve(k, r[where]) if k is not None else r[where] for k, (*_, where) in zip(blocks, tables, strict=True)]
+            return np.concatenate(parts)
+
+        def hessian_times(a):
+            f = np.zeros(self.offsets[-1])
+            for _, b, bins, where in tables:
+                f[bins] = b.basis @ a[where]
+            raw = objective.row_sums(f, features)
+            raw -= curvature @ raw / total  # the intercept follows
+            sums = objective.bin_sums(curvature * raw, features)
+            return np.concatenate([b.basis.T @ sums[bins] for _, b, bins, _ in tables]) + alpha * a
+
+        return conjugate_gradients(hessian_times, precondition, gradient, tol=1e-3, max_iter=50)
+
+
+def conjugate_gradients(times, precondition, b: np.ndarray, *, tol: float, max_iter: int) -> np.ndarray:
+    """x with A x = b up to a relative residual in the norm of the preconditioner; A positive semi-definite."""
+    x, r = np.zeros(len(b)), b.copy()
+    z = precondition(r)
+    p, rz = z.copy(), r @ z
+    target = tol**2 * rz
+    for _ in range(max_iter):
+        if rz <= target or rz <= 0:
+            break
+        ap = times(p)
+        curvature = p @ ap
+        if not curvature > 0:
+            break
+        x += (rz / curvature) * p
+        r -= (rz / curvature) * ap
+        z = precondition(r)
+        rz_new = r @ z
+        p = z + (rz_new / rz) * p
+        rz = rz_new
+    return x
+
+
+def keep_monotone(constraints: BoundConstraints, f: np.ndarray, labels: np.ndarray, support: np.ndarray):
+    """Tables of a monotone shape pooled back to monotone, with the pieces that became equal merged."""
+    signs = {_INCREASING: 1.0, _DECREASING: -1.0}
+    monotone = [j for j in support if constraints.shapes[j] in signs]
+    if not monotone:
+        return f, labels
+    f, labels = f.copy(), labels.copy()
+    columns = (f[:, None], labels[:, None]) if f.ndim == 1 else (f, labels)
+    for j in monotone:
+        bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
+        sign = signs[int(constraints.shapes[j])]
+        for c in range(columns[0].shape[1]):
+            table, pieces = columns[0][bins, c], columns[1][bins, c]
+            if (pieces < 0).all():
+                continue
+            _, first, inverse = np.unique(pieces, return_index=True, return_inverse=True)
+            piece_weights = np.bincount(inverse, weights=constraints.weights[bins])
+            pooled = isotonic(sign * table[first], piece_weights)
+            if (np.diff(sign * table[first]) < 0).any():
+                table[:] = sign * pooled[inverse]
+                pieces[:] = 2 * np.concatenate([[0], np.cumsum(np.diff(pooled) != 0)])[inverse]
+                if constraints.missing[j]:
+                    columns[1][bins.stop, c] = pieces.max() + 2
+    return f, labels
+
+
+def settle_empty_levels(constraints: BoundConstraints, f: np.ndarray) -> np.ndarray:
+    """Bins of weight zero in a `levels` table take the level nearest zero, also after a refit moved the levels."""
+    for j in np.flatnonzero(constraints.shapes == _LEVELS):
+        bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
+        empty = constraints.weights[bins] == 0
+        if empty.any() and not empty.all():
+            tables = f[bins] if f.ndim == 2 else f[bins, None]
+            for column in tables.T:
+                levels = np.unique(column[~empty])
+                column[empty] = levels[np.argmin(np.abs(levels))]
+    return f

@@ -1,0 +1,525 @@
+"""Algorithm 1 of the paper, and the default solver that reaches the same kind of point faster.
+
+Both minimise loss + ridge + jump cost over the constraint set. They see tables of n_coef numbers, an
+`Objective` for everything that needs rows and a `BoundConstraints` for everything that needs pieces.
+
+The default solver proposes and refits. (1) A proximal step from the current tables proposes features and
+pieces. (2) Newton refits within them (rbr.refit). (3) The result replaces the current tables only if the objective falls;
+otherwise the step is halved. (4) It stops when the step proposes what is already there. (5) With a limit on
+the features it then tries to swap a used feature for an unused one, and goes on from there if that pays.
+Looks at: rbr.objective, rbr.constraints, rbr.refit.  Seen by: rbr.estimators.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rbr.certificate import Certificate, certify
+from rbr.checks import check_choice, check_int, check_nonnegative, check_real, check_vector
+from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints
+from rbr.design import BinnedMatrix
+from rbr.losses import get_loss
+from rbr.objective import Objective, Point
+from rbr.parallel import resolve_n_jobs
+from rbr.refit import norm, refit, ridge, settle_empty_levels
+
+SOLVERS = ("auto", "algorithm1")
+
+# A proposal must lower the objective by more than rounding to be accepted.
+DESCENT = 1e-12
+MAX_STEP_HALVINGS = 12
+NEWTON_PER_PROPOSAL = 2
+NEWTON_TO_FINISH = 12
+# Rows from which the dispersion is estimated; with more, every k-th row.
+MAX_DISPERSION_ROWS = 20_000
+DISPERSION_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One accepted iterate: what `callback` sees and `Solution.history` keeps."""
+
+    index: int
+    loss: float
+    objective: float
+    step: float
+    support: np.ndarray
+    residual: float
+    passes: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The result of `solve`.
+
+    Attributes
+    ----------
+    f : array of shape (n_coef,) or (n_coef, n_classes)
+        The tables; they satisfy the constraints exactly.
+    intercept : float, or array of shape (n_classes,)
+    support : array of int
+        Ascending indices of the used features.
+    labels : int32 array in the shape of f
+        The pieces: 2 * piece + is_line for each bin, -1 outside.
+    loss : float
+        Mean loss over the weighted rows.
+    loss_path : array
+        The objective (mean loss + ridge + jump cost; the mean loss alone without the two) at the start and after every
+        iteration.
+    converged : bool
+    n_iter : int
+    step_size : float
+        The step at which f is a fixed point, up to `residual`.
+    residual : float
+        ||f - P(f - step * gradient)||_w at that step.
+    dispersion : float or None
+        phi, the unit of the jump cost; None where no jump cost needed it.
+    history : list of Iteration
+    """
+
+    f: np.ndarray
+    intercept: float | np.ndarray
+    support: np.ndarray
+    labels: np.ndarray
+    loss: float
+    loss_path: np.ndarray
+    converged: bool
+    n_iter: int
+    step_size: float
+    residual: float
+    dispersion: float | None
+    history: list[Iteration]
+    _problem: Problem = field(repr=False)
+    _point: Point = field(repr=False)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """How good the answer is; computed when first asked for, by a few passes over the data."""
+        return certify(self._problem, self._point, self.labels, self.step_size, self.residual)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """loss + alpha / 2 ||f||_w^2 + cost, over the constraint set."""
+
+    objective: Objective
+    constraints: BoundConstraints
+    alpha: float
+    scale: float  # lambda = dispersion / n
+
+    @property
+    def n_threads(self) -> int:
+        return self.objective.n_threads
+
+    def prox(self, f: np.ndarray, step: float):
+        return self.constraints.prox(f, step, self.scale, alpha=self.alpha, n_threads=self.n_threads)
+
+    def cost(self, labels: np.ndarray, support: np.ndarray) -> float:
+        """The jump cost of tables with the given pieces."""
+        return self.constraints.cost(labels, support, self.scale)
+
+    def value(self, point: Point, labels: np.ndarray) -> float:
+        return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
+
+    def fixed_point_residual(self, point: Point, gradient: np.ndarray, step: float) -> float:
+        return norm(point.f - self.prox(point.f - step * gradient, step).f, self.constraints.weights)
+
+
+class _Stop(Exception):
+    """The callback asked to stop."""
+
+
+class _Recorder:
+    """Keeps one row per iteration, prints it, and lets the callback stop the fit."""
+
+    def __init__(self, problem: Problem, verbose: int, callback):
+        self.problem, self.verbose, self.callback = problem, verbose, callback
+        self.history: list[Iteration] = []
+        self.start = time.perf_counter()
+
+    def record(self, point: Point, labels: np.ndarray, step: float, residual: float) -> None:
+        row = Iteration(
+            index=len(self.history),
+            loss=point.loss,
+            objective=self.problem.value(point, labels),
+            step=step,
+            support=point.support,
+            residual=residual,
+            passes=self.problem.objective.n_passes,
+            seconds=time.perf_counter() - self.start,
+        )
+        self.history.append(row)
+        if self.verbose:
+            if row.index == 0:
+                print("  iter    objective         loss  features       step   residual   passes   seconds")
+            print(
+                f"{row.index:6d} {row.objective:12.6g} {row.loss:12.6g} {len(row.support):9d} {row.step:10.3g} "
+                f"{row.residual:10.2e} {row.passes:8.1f} {row.seconds:9.2f}"
+            )
+        if self.callback is not None and self.callback(row):
+            raise _Stop
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Where a solver stands."""
+
+    point: Point
+    labels: np.ndarray
+    value: float
+
+
+def _run_algorithm1(problem: Problem, start: Point, labels, step: float, max_iter: int, tol: float, recorder):
+    """f <- P(f - mu grad) with a fixed step mu (paper, Algorithm 1)."""
+    objective, weights = problem.objective, problem.constraints.weights
+    point, gradient = objective.point_and_gradient(start.f, start.support, start.intercept)
+    recorder.record(point, labels, step, np.nan)
+    converged, residual = False, np.inf
+    try:
+        for _ in range(max_iter):
+            found = problem.prox(point.f - step * gradient, step)
+            residual = norm(found.f - point.f, weights)
+            point, gradient = objective.point_and_gradient(found.f, found.support, point.intercept)
+            labels = found.labels
+            recorder.record(point, labels, step, residual)
+            converged = residual <= tol * max(norm(found.f, weights), 1e-12)
+            if converged and tol > 0:
+                break
+    except _Stop:
+        pass
+    residual = problem.fixed_point_residual(point, gradient, step)
+    return point, labels, step, residual, converged
+
+
+def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_iter: int, tol: float, recorder):
+    """Propose by a proximal step, refit, accept if the objective falls; then swaps."""
+    objective, constraints = problem.objective, problem.constraints
+    weights, alpha = constraints.weights, problem.alpha
+    entry_step = natural_step(problem, start)
+    step = longest = entry_step if step is None else step
+    state = _State(start, labels, problem.value(start, labels))
+    recorder.record(start, labels, step, np.nan)
+    residual, converged, n_iter = np.inf, False, 0
+    swaps = None
+
+    def improve(tables, support, pieces, n_newton):
+        point = objective.point(tables, support, state.point.intercept)
+        point, pieces = refit(
+            objective, constraints, point, pieces, alpha=alpha, step=longest, tol=0.1 * tol, max_newton=n_newton
+        )
+        return _State(point, pieces, problem.value(point, pieces))
+
+    def falls(new: _State) -> bool:
+        return new.value < state.value - DESCENT * max(abs(state.value), 1e-300)
+
+    try:
+        while n_iter < max_iter:
+            point = state.point
+            gradient = objective.gradient(point)
+            new, failed = None, []
+            for _ in range(MAX_STEP_HALVINGS):
+                found = problem.prox(point.f - step * gradient, step)
+                residual = norm(found.f - point.f, weights)
+                converged = residual <= tol * max(norm(point.f, weights), 1e-12)
+                if converged:
+                    break
+                if np.array_equal(found.labels, state.labels):
+                    new = improve(point.f, point.support, state.labels, NEWTON_TO_FINISH)
+                elif any(np.array_equal(found.labels, other) for other in failed):
+                    new = None
+                else:
+                    new = improve(found.f, found.support, found.labels, NEWTON_PER_PROPOSAL)
+                    failed.append(found.labels)
+                if new is not None and falls(new):
+                    break
+                new = None
+                step /= 2
+            if new is None and constraints.max_features is not None and len(point.support) == constraints.max_features:
+                # The proposals have run dry; look for a feature that would do better in the place of a used one.
+                swaps = swaps if swaps is not None else _Swaps(problem, entry_step)
+                new = next((s for s in swaps.proposals(state, improve) if falls(s)), None)
+                converged = converged and new is None
+            if new is None:
+                break
+            state, n_iter = new, n_iter + 1
+            recorder.record(state.point, state.labels, step, residual)
+            step = min(2 * step, longest)
+    except _Stop:
+        residual = problem.fixed_point_residual(state.point, objective.gradient(state.point), step)
+        converged = False
+    return state.point, state.labels, step, residual, converged
+
+
+def natural_step(problem: Problem, point: Point) -> float:
+    """The longest step that is safe for one table alone: 1 / (curvature bound of the loss * stretch of the geometry).
+
+    With `counts` weights a block X_j is an isometry and the stretch is 1; where the loss has no bound its mean curvature
+    at the constant model stands in.
+    """
+    objective = problem.objective
+    bound = objective.loss.curvature_bound()
+    if bound is None:
+        bound = float(objective.curvature(point).sum(axis=0).max())
+    shares = objective.design.with_weights("counts").weights
+    weights = problem.constraints.weights
+    stretch = float(np.divide(shares, weights, out=np.zeros_like(shares), where=weights > 0).max(initial=1.0))
+    return 1.0 / max(bound * max(stretch, 1.0), 1e-300)
+
+
+class _Swaps:
+    """Local search as L0 solvers do it: take one used feature out, and let the best feature in."""
+
+    def __init__(self, problem: Problem, step: float):
+        self.problem, self.step = problem, step
+        self.one = problem.constraints.with_max_features(1)
+
+    def proposals(self, state: _State, improve):
+        """Refitted states with one feature replaced, the least important feature first."""
+        problem, point = self.problem, state.point
+        constraints, objective = problem.constraints, problem.objective
+        squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
+        importance = np.array([squares[constraints.offsets[j] : constraints.offsets[j + 1]].sum() for j in point.support])
+        for j in point.support[np.argsort(importance, kind="stable")]:
+            kept = point.support[point.support != j]
+            tables, labels = point.f.copy(), state.labels.copy()
+            out = slice(constraints.offsets[j], constraints.offsets[j + 1])
+            tables[out], labels[out] = 0.0, -1
+            gradient = objective.gradient(objective.point(tables, kept, point.intercept))
+            entering = -self.step * gradient
+            for used in kept:
+                entering[constraints.offsets[used] : constraints.offsets[used + 1]] = 0.0
+            found = self.one.prox(
+                entering, self.step, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads
+            )
+            if len(found.support) == 0 or found.support[0] == j:
+                continue
+            new = int(found.support[0])
+            bins = slice(constraints.offsets[new], constraints.offsets[new + 1])
+            tables[bins], labels[bins] = found.f[bins], found.labels[bins]
+            yield improve(tables, np.sort(np.append(kept, new)), labels, NEWTON_PER_PROPOSAL)
+
+
+_RUNNERS = {"auto": _run_auto, "algorithm1": _run_algorithm1}
+
+
+def solve(
+    B: BinnedMatrix,
+    y: ArrayLike,
+    *,
+    loss="squared_error",
+    constraints: Constraints | None = None,
+    sample_weight: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    alpha: float = 0.0,
+    solver: str = "auto",
+    step_size: float | str = "auto",
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    warm_start: ArrayLike | None = None,
+    dispersion: float | None = None,
+    callback: Callable[[Iteration], bool | None] | None = None,
+    verbose: int = 0,
+    n_jobs: int | None = None,
+) -> Solution:
+    """Fit tables to y: minimise the mean loss over the constraint set.
+
+    Parameters
+    ----------
+    B : BinnedMatrix
+    y : array of shape (n_rows,)
+        For "log_loss" labels 0 and 1, for "multinomial" class codes 0, 1, ….
+    loss : str or a loss of rbr.losses
+        "squared_error", "log_loss", "multinomial", "poisson", "gamma", "tweedie", "huber" or "quantile".
+    constraints : Constraints, optional
+        By default constant pieces at the default jump cost, without a limit on the features.
+    sample_weight : array of shape (n_rows,), optional
+        An integer weight stands for repeated rows; rows of weight zero are left out.
+    offset : array of shape (n_rows,), optional
+        Added to every raw prediction.
+    alpha : float
+        Ridge penalty alpha / 2 ||f||_w^2.
+    solver : {"auto", "algorithm1"}
+    step_size : float or "auto"
+        Of Algorithm 1 the fixed step mu ("auto": the longest that is safe for one table alone, 1 for squared
+        error); of the default solver its first step.
+    max_iter : int
+    tol : float
+        Stops when a step changes the tables by at most tol * ||f||_w; 0 runs all max_iter steps of Algorithm 1.
+    warm_start : array of shape (n_coef,), optional
+        Tables to start from, brought into the constraint set first; zero by default.
+    dispersion : float, optional
+        phi, the unit of the jump cost, as an earlier solution reported it. By default 1 for log_loss, multinomial
+        and poisson, and otherwise estimated (see `estimate_dispersion`).
+    callback : callable, optional
+        Called with an `Iteration` after each iteration; a true return value stops the fit.
+    verbose : int
+        1 prints a line per iteration.
+    n_jobs : int, optional
+        Threads; the result does not depend on their number.
+
+    Returns
+    -------
+    Solution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rbr
+    >>> x = np.repeat([0, 1, 2, 3], 25)
+    >>> B = rbr.BinnedMatrix([x, np.tile([0, 1], 50)], offsets=[0, 4, 6])
+    >>> y = np.where(x >= 2, 3.0, 1.0)
+    >>> s = rbr.solve(B, y, constraints=rbr.Constraints(max_features=1, max_segments=2))
+    >>> s.support, s.f[:4], float(s.intercept)
+    (array([0]), array([-1., -1.,  1.,  1.]), 2.0)
+    """
+    if not isinstance(B, BinnedMatrix):
+        raise TypeError(f"B is a {type(B).__name__}; it must be a BinnedMatrix, as Binner.transform makes it")
+    check_choice(solver, "solver", SOLVERS)
+    if step_size != "auto":
+        check_real(step_size, "step_size", 0.0, strict=True)
+    check_int(max_iter, "max_iter", 1)
+    check_real(tol, "tol", 0.0)
+    check_real(alpha, "alpha", 0.0)
+    if dispersion is not None:
+        check_real(dispersion, "dispersion", 0.0, strict=True)
+    if constraints is None:
+        constraints = Constraints(jump_cost=DEFAULT_JUMP_COST)
+    objective = make_objective(B, y, loss, sample_weight, offset, resolve_n_jobs(n_jobs))
+    design = objective.design
+    bound = constraints.bind(design.offsets, design.weights, missing=design.missing, positions=design.positions)
+    if dispersion is None and bound.jump_cost > 0:
+        dispersion = estimate_dispersion(objective, bound)
+    problem = Problem(objective, bound, float(alpha), (dispersion or 0.0) / objective.n_total)
+    start, labels = _start(problem, warm_start)
+    step = None if step_size == "auto" else float(step_size)
+    if solver == "algorithm1" and step is None:
+        step = natural_step(problem, start)
+    recorder = _Recorder(problem, verbose, callback)
+    point, labels, step, residual, converged = _RUNNERS[solver](problem, start, labels, step, max_iter, tol, recorder)
+    if not converged and tol > 0:
+        from sklearn.exceptions import ConvergenceWarning
+
+        size = max(norm(point.f, bound.weights), 1e-12)
+        warnings.warn(
+            f"not converged after {len(recorder.history) - 1} iterations: a step of {step:.3g} still moves the tables by "
+            f"{residual / size:.2e} of their norm, and tol is {tol:.2e}; raise max_iter, or tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return Solution(
+        f=settle_empty_levels(bound, point.f),
+        intercept=point.intercept,
+        support=point.support,
+        labels=labels,
+        loss=point.loss,
+        loss_path=np.array([row.objective for row in recorder.history]),
+        converged=converged,
+        n_iter=len(recorder.history) - 1,
+        step_size=step,
+        residual=residual,
+        dispersion=dispersion,
+        history=recorder.history,
+        _problem=problem,
+        _point=point,
+    )
+
+
+def make_objective(B: BinnedMatrix, y, loss, sample_weight, offset, n_threads: int) -> Objective:
+    """Check what a user gave, leave out rows of weight zero, and join design, loss and weights."""
+    loss = get_loss(loss)
+    n_rows = B.n_rows
+    if n_rows == 0:
+        raise ValueError("B has no rows; at least one is needed")
+    if np.ndim(y) == 1 and len(y) != n_rows:
+        raise ValueError(f"y has length {len(y)}, but B has {n_rows} rows; they must agree")
+    if sample_weight is None:
+        v, n_total, used = np.full(n_rows, 1.0 / n_rows), float(n_rows), None
+    else:
+        given = check_nonnegative(sample_weight, n_rows, "sample_weight")
+        if not given.any():
+            raise ValueError("sample_weight is all zero; at least one row must have a positive weight")
+        n_total = float(given.sum())
+        v, used = given / n_total, given > 0
+    y = loss.validate(y, v)
+    if offset is not None:
+        offset = _check_offset(offset, n_rows, loss.n_outputs(y))
+    if used is not None:
+        if not used.all():
+            B, y, v, given = B[used], y[used], np.ascontiguousarray(v[used]), given[used]
+            offset = None if offset is None else offset[used]
+        B = B.with_weights(B.weights_kind, sample_weight=given)
+    loss = loss.prepare(y, v, offset)
+    return Objective(B, y, loss, row_weights=v, n_total=n_total, offset=offset, n_threads=n_threads)
+
+
+def _check_offset(offset, n_rows: int, n_outputs: int) -> np.ndarray:
+    if n_outputs == 1:
+        return check_vector(offset, n_rows, "offset")
+    offset = np.asarray(offset, dtype=np.float64)
+    if offset.shape != (n_rows, n_outputs) or not np.isfinite(offset).all():
+        raise ValueError(f"offset has shape {offset.shape}; it must be finite and of shape ({n_rows}, {n_outputs})")
+    return offset
+
+
+def _start(problem: Problem, warm_start) -> tuple[Point, np.ndarray]:
+    """The point of the zero tables, or of given tables brought into the constraint set."""
+    objective, bound = problem.objective, problem.constraints
+    tables = objective.zero_tables()
+    nothing = np.full(tables.shape, -1, dtype=np.int32)
+    if warm_start is None:
+        return objective.point(tables, np.zeros(0, dtype=np.int64)), nothing
+    given = np.asarray(warm_start, dtype=np.float64)
+    if given.shape != tables.shape:
+        raise ValueError(f"warm_start has shape {given.shape}; the tables have shape {tables.shape}")
+    found = bound.prox(given, 1.0, 0.0, n_threads=problem.n_threads)
+    return objective.point(found.f, found.support), found.labels
+
+
+def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:
+    """phi, the unit of the jump cost: the variance that is left when a good model has been taken out.
+
+    1 where the loss knows its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 evenly spaced
+    rows: start with the dispersion around the constant model; fit at the default jump cost without limits, from
+    zero; take the dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by less than
+    5%, at most four times. It depends on data, loss and shapes, not on a step, a limit or a start.
+    """
+    loss = objective.loss
+    if loss.has_known_dispersion:
+        return 1.0
+    n_rows = objective.design.n_rows
+    if n_rows > MAX_DISPERSION_ROWS:
+        rows = np.arange(0, n_rows, -(-n_rows // MAX_DISPERSION_ROWS))
+        v = objective.row_weights[rows] / objective.row_weights[rows].sum()
+        design = objective.design[rows].with_weights(objective.design.weights_kind, sample_weight=v)
+        objective = Objective(
+            design,
+            objective.y[rows],
+            loss,
+            row_weights=v,
+            n_total=objective.n_total * len(rows) / n_rows,
+            offset=None if objective.offset is None else objective.offset[rows],
+            n_threads=objective.n_threads,
+        )
+        constraints = constraints.with_weights(design.weights)
+    constraints = constraints.without_limits(DEFAULT_JUMP_COST)
+    y, v, n = objective.y, objective.row_weights, objective.n_total
+    point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
+    start, nothing = point, np.full(point.f.shape, -1, dtype=np.int32)
+    phi = loss.dispersion(y, point.raw, v, n, 1.0)
+    for _ in range(DISPERSION_ROUNDS):
+        problem = Problem(objective, constraints, 0.0, phi / n)
+        recorder = _Recorder(problem, 0, None)
+        point, labels, *_ = _run_auto(problem, start, nothing, None, 30, 1e-3, recorder)
+        df = 1.0 + constraints.degrees_of_freedom(labels, point.support)
+        previous, phi = phi, loss.dispersion(y, point.raw, v, n, df)
+        if abs(phi - previous) <= 0.05 * previous:
+            break
+    return phi

@@ -1,0 +1,88 @@
+"""Awkward binned matrices, and from them the cases of the kernels of the design."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from helpers import Case, assert_all_close, largest_finite
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+# Huge and tiny, but no sum of these overflows.
+finite_values = st.floats(-1e100, 1e100)
+any_values = finite_values | st.sampled_from([np.nan, np.inf, -np.inf, -0.0, 5e-324])
+
+
+def vectors(length, values=any_values):
+    """Vectors of float64, every now and then read-only."""
+    return st.builds(_maybe_frozen, arrays(np.float64, int(length), elements=values), st.booleans())
+
+
+def _maybe_frozen(array, frozen):
+    array.flags.writeable = not frozen
+    return array
+
+
+@st.composite
+def binned(draw, max_features=5, max_rows=40, no_bin=True):
+    """(codes, offsets): no rows, no features, one bin, empty bins, rows without a bin, 8 and 16 bits."""
+    n_features = draw(st.integers(0, max_features))
+    # Some blocks of rows longer than what a kernel unrolls.
+    n_rows = draw(st.integers(0, max_rows) | st.sampled_from([0, 1, 7, 8, 9, 130]))
+    n_bins = draw(arrays(np.int64, n_features, elements=st.integers(1, 6) | st.sampled_from([1, 40, 255])))
+    dtype = draw(st.sampled_from([np.uint8, np.uint16]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    # A skewed draw leaves bins empty and puts long runs into one bin.
+    skew = draw(st.sampled_from([1, 4]))
+    shares = rng.random((n_features, n_rows)) ** skew
+    codes = np.floor(shares * (n_bins[:, None] + no_bin)).astype(dtype)
+    return _maybe_frozen(codes, draw(st.booleans())), np.append(0, np.cumsum(n_bins))
+
+
+def agree_in_sums_of(summands):
+    """Sums of huge values of either sign cancel, and keep the rounding of the values."""
+    return partial(assert_all_close, scale=largest_finite(summands))
+
+
+def feature_lists(n_features, unique=False):
+    """Subsets of the features in any order, also empty and, unless unique, with repeats."""
+    if n_features == 0:
+        return st.just(np.empty(0, dtype=np.int64))
+    lists = st.lists(st.integers(0, n_features - 1), max_size=n_features + 2, unique=unique)
+    return (lists | st.just(range(n_features))).map(lambda listed: np.array(listed, dtype=np.int64))
+
+
+@st.composite
+def matvec_cases(draw):
+    codes, offsets = draw(binned())
+    f = draw(vectors(offsets[-1]))
+    n_rows = codes.shape[1]
+    args = [codes, offsets, f, draw(feature_lists(len(codes)))]
+    return Case(args, [np.full(n_rows, np.nan)], n_rows, agree_in_sums_of(f))
+
+
+@st.composite
+def rmatvec_cases(draw):
+    codes, offsets = draw(binned())
+    features = draw(feature_lists(len(codes), unique=True))
+    values = draw(vectors(codes.shape[1]))
+    row_start = draw(st.integers(0, codes.shape[1]))
+    row_stop = draw(st.integers(row_start, codes.shape[1]) | st.just(codes.shape[1]))
+    before = draw(vectors(offsets[-1], finite_values))
+    args = [codes, offsets, features, values, row_start, row_stop]
+    return Case(args, [before], len(features), agree_in_sums_of(values))
+
+
+@st.composite
+def gram_cases(draw):
+    codes, offsets = draw(binned(max_features=3))
+    features = draw(feature_lists(len(codes)))
+    out_offsets = np.append(0, np.cumsum(np.diff(offsets)[features]))
+    out = np.full((out_offsets[-1], out_offsets[-1]), np.nan)
+    row_weights = draw(vectors(codes.shape[1]))
+    args = [codes, offsets, features, row_weights, out_offsets]
+    return Case(args, [out], len(features) * (len(features) + 1) // 2, agree_in_sums_of(row_weights))
+
+
+CASES = {"gram": gram_cases(), "matvec": matvec_cases(), "rmatvec": rmatvec_cases()}
