@@ -155,6 +155,7 @@ def fit_planted(n_rows: int, n_features: int, n_informative: int, seed: int):
         solver="algorithm1",
         step_size=1.0,
         max_iter=DEMO_STEPS,
+        tol=0.0,  # all the steps, as in the paper
     )
     functions = dict(zip(data.support.tolist(), data.functions, strict=True))
     found = set(solution.support.tolist())
