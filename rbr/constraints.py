@@ -10,7 +10,7 @@ Looks at: numpy, the kernels.  Seen by: rbr.solver, rbr.estimators.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,8 @@ from rbr.reference.projections import SHAPES, level_codes
 
 # kappa where nobody says otherwise; benches/solver.py shows what it selects.
 DEFAULT_JUMP_COST = 0.5
+
+DEFAULT_MAX_SEGMENTS = 32
 
 POSITIONS = ("rank", "index", "value")
 SEGMENTATIONS = ("exact", "greedy")
@@ -63,7 +65,7 @@ class Constraints:
     """
 
     max_features: int | None = None
-    max_segments: int | Mapping[int, int] | ArrayLike = 32
+    max_segments: int | Mapping[int, int] | ArrayLike = DEFAULT_MAX_SEGMENTS
     shape: str | Mapping[int, str] | ArrayLike = "constant"
     position: str = "rank"
     jump_cost: float = 0.0
@@ -187,7 +189,7 @@ class Constraints:
             weights=weights,
             missing=missing,
             shapes=_per_feature(self.shape, "constant", n_features, "shape", SHAPES.index, np.int8),
-            limits=_per_feature(self.max_segments, 32, n_features, "max_segments", int, np.int64),
+            limits=_per_feature(self.max_segments, DEFAULT_MAX_SEGMENTS, n_features, "max_segments", int, np.int64),
             positions=bin_positions(self.position, offsets, weights, missing, positions),
         )
         bound.check_frequency()
@@ -258,6 +260,29 @@ class BoundConstraints:
         # With a missing bin one constant piece beside it is a table too; lines and free tables still pay their own.
         alone = ~np.isin(self.shapes, (_LINEAR, _FREE))
         return np.where(self.missing & alone, 1.0, codes + self.missing)
+
+    def with_max_features(self, max_features: int | None) -> BoundConstraints:
+        """The same tables under another s_G."""
+        return replace(self, max_features=max_features)
+
+    def on(self, weights: np.ndarray) -> BoundConstraints:
+        """The same tables, at the same positions, in another geometry."""
+        return replace(self, weights=weights)
+
+    def without_limits(self, jump_cost: float) -> BoundConstraints:
+        """The same tables under the default limit on pieces, no limit on features, and another jump cost."""
+        limits = np.full_like(self.limits, DEFAULT_MAX_SEGMENTS)
+        return replace(self, max_features=None, limits=limits, jump_cost=jump_cost)
+
+    def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
+        """How many numbers the used tables hold, given their means: pieces, slopes and missing values, less one each."""
+        by_class = labels[:, None] if labels.ndim == 1 else labels
+        total = 0
+        for j in support:
+            for one in by_class[self.offsets[j] : self.offsets[j + 1]].T:
+                pieces = np.unique(one[one >= 0])
+                total += len(pieces) + int((pieces % 2).sum()) - (len(pieces) > 0)
+        return float(total)
 
     def check_frequency(self) -> None:
         """`frequency` is a projection only where all ordered bins weigh the same."""

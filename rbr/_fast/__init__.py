@@ -4,6 +4,7 @@ They validate nothing, hold no lock and use no Python objects in loops; the room
 and allocate before they call. Each works on a range of features or rows.  Looks at: nothing of rbr.
 """
 
+from rbr._fast._binning import cut_binomial, cut_regular, encode
 from rbr._fast._design import gram, matvec, rmatvec
 
-__all__ = ["gram", "matvec", "rmatvec"]
+__all__ = ["cut_binomial", "cut_regular", "encode", "gram", "matvec", "rmatvec"]

@@ -28,5 +28,6 @@ lambda         scale                  dispersion / n, the unit of the jump cost
 """
 
 from rbr.reference import kernels
+from rbr.reference.algorithm1 import solve
 
-__all__ = ["kernels"]
+__all__ = ["kernels", "solve"]
