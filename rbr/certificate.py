@@ -93,7 +93,9 @@ class Certificate:
         root = root if self._point.f.ndim == 1 else root[:, None]
 
         def value_and_gradient(coordinates):  # coordinates = f sqrt(w), in which the geometry is plain
-            f = np.divide(coordinates.reshape(self._point.f.shape), root, out=np.zeros(self._point.f.shape), where=root > 0)
+            f = np.divide(
+                coordinates.reshape(self._point.f.shape), root, out=np.zeros(self._point.f.shape), where=root > 0
+            )
             point, gradient = objective.point_and_gradient(f, everything, self._point.intercept)
             return point.loss + ridge(f, weights, alpha), ((gradient + alpha * f) * root).ravel()
 

@@ -370,9 +370,7 @@ class BoundConstraints:
             n_searched=result.n_searched,
         )
 
-    def _prox_scaled(
-        self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool
-    ) -> Prox:
+    def _prox_scaled(self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool) -> Prox:
         n_stacks, n_features = len(stacks), self.n_features
         centred, squared_norms = np.empty_like(stacks), np.empty((n_stacks, n_features))
         for c in range(n_stacks):
@@ -448,9 +446,7 @@ def bin_positions(
         return np.arange(offsets[-1], dtype=np.float64) - np.repeat(offsets[:-1], n_bins)
     if position == "rank":
         ranks = np.empty(len(weights))
-        for size in np.unique(
-            n_bins
-        ):  # tables of one size at a time: their sums start at zero, so none is lost
+        for size in np.unique(n_bins):  # tables of one size at a time: their sums start at zero, so none is lost
             bins = offsets[:-1][n_bins == size, None] + np.arange(size)
             ranks[bins] = np.cumsum(weights[bins], axis=1) - weights[bins] / 2
         return ranks

@@ -95,7 +95,9 @@ def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:
             f, slope, weight, pieces = (a[bins, c] for a in as_columns)
             live = np.flatnonzero((weight > 0) & (pieces >= 0))
             target = f[live] - constraints.weights[bins][live] * slope[live] / weight[live]
-            for gain, start, stop in _better_places(target, weight[live], constraints.positions[bins][live], pieces[live]):
+            for gain, start, stop in _better_places(
+                target, weight[live], constraints.positions[bins][live], pieces[live]
+            ):
                 promising.append((gain, Shift(int(j), c, int(live[start]), int(live[stop]))))
     promising.sort(key=lambda pair: -pair[0])
     best_of_table = {}

@@ -3,11 +3,12 @@
 Both minimise loss + ridge + jump cost over the constraint set. They see tables of n_coef numbers, an
 `Objective` for everything that needs rows and a `BoundConstraints` for everything that needs pieces.
 
-The default solver proposes and refits. (1) A proximal step from the current tables proposes features and
-pieces. (2) Newton refits within them (rbr.refit). (3) The result replaces the current tables only if the objective falls;
-otherwise the step is halved. (4) It stops when the step proposes what is already there. (5) With a limit on
-the features it then tries to swap a used feature for an unused one, and goes on from there if that pays.
-Looks at: rbr.objective, rbr.constraints, rbr.refit.  Seen by: rbr.estimators.
+The default solver proposes and refits. (1) A proximal step from the current tables proposes features and pieces.
+(2) Newton refits within them (rbr.refit). (3) The result replaces the current tables only if the objective falls;
+otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves): jumps
+to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It ends
+when none of them pays.
+Looks at: rbr.objective, rbr.constraints, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
 """
 
 from __future__ import annotations
@@ -383,8 +384,8 @@ def solve(
 
         size = max(norm(point.f, bound.weights), 1e-12)
         warnings.warn(
-            f"not converged after {len(recorder.history) - 1} iterations: a step of {step:.3g} still moves the tables by "
-            f"{residual / size:.2e} of their norm, and tol is {tol:.2e}; raise max_iter, or tol",
+            f"not converged after {len(recorder.history) - 1} iterations: a step of {step:.3g} still moves the tables "
+            f"by {residual / size:.2e} of their norm, and tol is {tol:.2e}; raise max_iter, or tol",
             ConvergenceWarning,
             stacklevel=2,
         )

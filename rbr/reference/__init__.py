@@ -28,6 +28,14 @@ lambda         scale                  dispersion / n, the unit of the jump cost
 """
 
 from rbr.reference import kernels
-from rbr.reference.algorithm1 import solve
 
 __all__ = ["kernels", "solve"]
+
+
+def __getattr__(name: str):
+    # The oracle needs scipy.sparse and scipy.optimize; `import rbr` does not.
+    if name == "solve":
+        from rbr.reference.algorithm1 import solve
+
+        return solve
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -111,7 +111,11 @@ def solve(
     limits = per_feature(constraints.max_segments, 32, len(offsets) - 1)
     positions = bin_positions(constraints.position, offsets, weights, B.positions)
     kappa = constraints.jump_cost
-    mu = {"squared_error": 1.0, "squared": 1.0, "log_loss": 4.0, "logistic": 4.0}[loss] if step_size == "auto" else step_size
+    mu = (
+        {"squared_error": 1.0, "squared": 1.0, "log_loss": 4.0, "logistic": 4.0}[loss]
+        if step_size == "auto"
+        else step_size
+    )
     lam = (1.0 if dispersion is None else dispersion) / n
     shrink = 1 / (1 + mu * alpha)  # the ridge folds into the step
 
@@ -192,5 +196,3 @@ def bin_positions(position, offsets, weights, values):
     if position == "index":
         return np.concatenate([np.arange(t.stop - t.start, dtype=np.float64) for t in tables])
     return np.concatenate([np.cumsum(weights[t]) - weights[t] / 2 for t in tables])
-
-
