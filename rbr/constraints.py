@@ -54,6 +54,11 @@ class Constraints:
         kappa, the price of complexity; 0 is the paper.
     segmentation : {"exact", "greedy"}
         Exact search for the pieces, or bottom-up merging.
+    exclude : sequence of feature indices
+        Features whose tables stay zero.
+    always_include : sequence of feature indices
+        Features that enter before all others and without paying for it: they pay for their pieces only, so that one that
+        explains nothing has a flat table.
 
     Examples
     --------
@@ -70,6 +75,8 @@ class Constraints:
     position: str = "rank"
     jump_cost: float = 0.0
     segmentation: str = "exact"
+    exclude: tuple[int, ...] = ()
+    always_include: tuple[int, ...] = ()
 
     def __post_init__(self):
         if self.max_features is not None:
@@ -79,6 +86,8 @@ class Constraints:
         check_choice(self.position, "position", POSITIONS)
         check_real(self.jump_cost, "jump_cost", 0.0)
         check_choice(self.segmentation, "segmentation", SEGMENTATIONS)
+        if both := set(self.exclude) & set(self.always_include):
+            raise ValueError(f"exclude and always_include both hold {sorted(both)[0]}; a feature can be in one of them")
 
     def project(
         self,
@@ -181,8 +190,14 @@ class Constraints:
             raise ValueError(
                 f"missing[{j}] is True, but table {j} has one bin; beside the missing bin it needs another"
             )
+        excluded, forced = np.zeros(n_features, dtype=bool), np.zeros(n_features, dtype=bool)
+        for name, mask in (("exclude", excluded), ("always_include", forced)):
+            for j in getattr(self, name):
+                mask[check_int(j, f"feature of {name}", 0, n_features - 1)] = True
         bound = BoundConstraints(
             max_features=self.max_features,
+            excluded=excluded,
+            forced=forced,
             jump_cost=float(self.jump_cost),
             greedy=self.segmentation == "greedy",
             offsets=offsets,
@@ -225,6 +240,8 @@ class BoundConstraints:
     shapes: np.ndarray
     limits: np.ndarray
     positions: np.ndarray
+    excluded: np.ndarray
+    forced: np.ndarray
 
     @property
     def n_features(self) -> int:
@@ -322,7 +339,7 @@ class BoundConstraints:
         if price == 0:
             return 0.0
         by_class = labels[:, None] if labels.ndim == 1 else labels
-        total = entry * len(support)
+        total = entry * int((~self.forced[support]).sum())
         for j in support:
             table = by_class[self.offsets[j] : self.offsets[j + 1]].T
             total += price * sum(self.code_length(j, one) for one in table if (one >= 0).any())
@@ -398,15 +415,22 @@ class BoundConstraints:
                     out[c], labels[c], nets[c], codes[c],
                 )  # fmt: skip
 
+        def ranks(tables):
+            """The net of each table with its entry paid; one that may not lose is infinite if it is not flat."""
+            totals = nets[:, tables].sum(axis=0)
+            return np.where(self.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - entry)
+
         if screen:
             per_stack = squared_norms * ((1 + _BOUND_MARGIN) / 2) - price * self.cheapest_codes
-            bounds = np.maximum(per_stack, 0.0).sum(axis=0) - entry
-            searched = self._search_while_it_can_win(search, nets, entry, bounds)
+            bounds = np.maximum(per_stack, 0.0).sum(axis=0)
+            bounds = np.where(self.forced, np.where(bounds > 0, np.inf, 0.0), bounds - entry)
+            bounds[self.excluded] = -np.inf
+            searched = self._search_while_it_can_win(search, ranks, bounds)
         else:
-            searched = np.arange(n_features)
+            searched = np.flatnonzero(~self.excluded)
             search(searched)
 
-        totals = nets[:, searched].sum(axis=0) - entry
+        totals = ranks(searched)
         winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
         losers = np.ones(n_features, dtype=bool)
         losers[winners] = False
@@ -414,7 +438,7 @@ class BoundConstraints:
         out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
         return Prox(out, winners, labels, codes, len(searched))
 
-    def _search_while_it_can_win(self, search, nets, entry, bounds) -> np.ndarray:
+    def _search_while_it_can_win(self, search, ranks, bounds) -> np.ndarray:
         """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound."""
         hopeful = np.flatnonzero(bounds > 0)
         if self.max_features is None or self.max_features >= len(hopeful):
@@ -425,8 +449,7 @@ class BoundConstraints:
         while n_done < len(order):
             search(order[n_done : n_done + n_next])
             n_done = min(n_done + n_next, len(order))
-            totals = nets[:, order[:n_done]].sum(axis=0) - entry
-            worst_kept = np.partition(totals, n_done - self.max_features)[n_done - self.max_features]
+            worst_kept = np.partition(ranks(order[:n_done]), n_done - self.max_features)[n_done - self.max_features]
             if n_done < len(order) and worst_kept > bounds[order[n_done]]:
                 break
             n_next = max(self.max_features, n_done // 2)

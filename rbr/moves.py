@@ -57,6 +57,8 @@ def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Pr
     squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
     importance = [squares[constraints.offsets[j] : constraints.offsets[j + 1]].sum() for j in point.support]
     for out in point.support[np.argsort(importance, kind="stable")]:
+        if constraints.forced[out]:
+            continue
         kept = point.support[point.support != out]
         f, pieces = point.f.copy(), labels.copy()
         bins = slice(constraints.offsets[out], constraints.offsets[out + 1])
