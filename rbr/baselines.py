@@ -8,8 +8,8 @@ where H_s keeps the s features of the largest coefficients; the coefficients of 
 group. The intercept is refitted at every step. The step is that of Blumensath and Davies, "Normalised
 iterative hard thresholding" (2010): mu = ||g_S||^2 / (L ||X g_S||^2) on the current support S, L the
 curvature bound of the loss; if the support changes, mu is halved until mu <= (1 - c) ||d||^2 / (L ||X d||^2)
-for the move d. For squared error (L = 1) that is their step, the exact line search; for classes it is the exact line
-search on the parabola above the loss. Either way the objective never rises.
+for the move d. For squared error (L = 1) that is their step, the exact line search; for classes it is the
+exact line search on the parabola above the loss. Either way the objective never rises.
 Looks at: rbr.losses, rbr.checks, scikit-learn.
 """
 

@@ -825,7 +825,7 @@ class Multinomial(Loss):
                 step -= step.mean()
                 size = np.abs(step).max()
             # As for one score: the step after one of 1e-8 would be of the order of its square.
-            if size <= 1e-7 or np.abs(c).max() >= LARGEST_INTERCEPT:
+            if size <= 1e-8 or np.abs(c).max() >= LARGEST_INTERCEPT:
                 c = c + step
                 break
             candidate_sums = sums_at(c + step)

@@ -179,7 +179,7 @@ def test_curvature_bound_bounds_and_convexity_holds(loss, data):
     if loss.curvature_bound() is not None:
         form = float(np.sum(direction * loss.hessian_vector(y, z, direction)))
         assert form >= -1e-15 * float(np.sum(direction**2))
-        assert form <= loss.curvature_bound() * float(np.sum(direction**2)) * (1 + 1e-12)
+        assert form <= loss.curvature_bound() * float(np.sum(direction**2)) * (1 + 1e-12) + 1e-300
         assert loss.curvature_bound(y, z) == loss.curvature_bound()
 
 
@@ -203,7 +203,7 @@ def test_curvature_bounds_are_reached():
 
 
 @every_loss
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_majorized_curvature_gives_a_parabola_above_the_loss(loss, data):
     y, z = rows_of(loss, data, 50.0)
