@@ -35,8 +35,12 @@ def fitters():
         "Binner, 1 thread": lambda X: Binner(N_BINS, n_jobs=1).fit(X),
         "Binner, 2 threads": lambda X: Binner(N_BINS, n_jobs=2).fit(X),
         "KBinsDiscretizer": lambda X: KBinsDiscretizer(N_BINS, encode="ordinal", strategy="quantile").fit(X),
-        "HistGradientBoosting, 1 thread": lambda X: _BinMapper(n_bins=N_BINS + 1, random_state=0, n_threads=1).fit(X),
-        "HistGradientBoosting, 2 threads": lambda X: _BinMapper(n_bins=N_BINS + 1, random_state=0, n_threads=2).fit(X),
+        "HistGradientBoosting, 1 thread": lambda X: _BinMapper(
+            n_bins=N_BINS + 1, random_state=0, n_threads=1
+        ).fit(X),
+        "HistGradientBoosting, 2 threads": lambda X: _BinMapper(
+            n_bins=N_BINS + 1, random_state=0, n_threads=2
+        ).fit(X),
     }
 
 
@@ -59,7 +63,9 @@ def print_times(title, best, base):
     print(f"\n{title}")
     for name, seconds in best.items():
         per_entry = 1e9 * seconds / (N_ROWS * N_FEATURES)
-        print(f"  {name:<34}{1e3 * seconds:9.1f} ms {per_entry:8.2f} ns/entry {best[base] / seconds:9.2f} x {base}")
+        print(
+            f"  {name:<34}{1e3 * seconds:9.1f} ms {per_entry:8.2f} ns/entry {best[base] / seconds:9.2f} x {base}"
+        )
 
 
 def main(n_rounds=3):
@@ -81,7 +87,9 @@ def main(n_rounds=3):
         title = f"transform, {distribution}, {order} order, {X.dtype}: {X.itemsize} bytes read, 1 written per entry"
         print_times(title, best, "KBinsDiscretizer")
         plain = best["a plain read of X (its sum)"]
-        print(f"  the compiled search takes {best['Binner, 1 thread'] / plain:.1f} times as long as the plain read")
+        print(
+            f"  the compiled search takes {best['Binner, 1 thread'] / plain:.1f} times as long as the plain read"
+        )
     X = table()
     calls = {name: (lambda fit=fit: fit(X)) for name, fit in fitters().items()}
     print_times("fit, normal, C order, float64", best_times(calls, n_rounds), "KBinsDiscretizer")
