@@ -1,14 +1,15 @@
 """Binning 10^6 x 20 numbers against scikit-learn's KBinsDiscretizer and HistGradientBoosting's binner.
 
 `python benches/bench_binning.py` prints the table; the contestants take turns and each counts with its best
-time, so that a busy moment of the machine hits all of them. `pytest benches/bench_binning.py --benchmark-only`
-gives the figures of pytest-benchmark.
+time, so that a busy moment of the machine hits all of them. `pytest benches/bench_binning.py
+--benchmark-only` gives the figures of pytest-benchmark.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def fitters():
 
 
 def codes(fitted, X):
-    """What is timed: from numbers to codes. A BinnedMatrix also counts the rows in each bin, which the others do not."""
+    """What is timed: from numbers to codes. (A BinnedMatrix also counts the rows in each bin.)"""
     return fitted._codes(X) if isinstance(fitted, Binner) else fitted.transform(X)
 
 
@@ -62,10 +63,8 @@ def best_times(calls, n_rounds):
 def print_times(title, best, base):
     print(f"\n{title}")
     for name, seconds in best.items():
-        per_entry = 1e9 * seconds / (N_ROWS * N_FEATURES)
-        print(
-            f"  {name:<34}{1e3 * seconds:9.1f} ms {per_entry:8.2f} ns/entry {best[base] / seconds:9.2f} x {base}"
-        )
+        per_entry, ratio = 1e9 * seconds / (N_ROWS * N_FEATURES), best[base] / seconds
+        print(f"  {name:<34}{1e3 * seconds:9.1f} ms {per_entry:8.2f} ns/entry {ratio:8.2f} x {base}")
 
 
 def main(n_rounds=3):
@@ -80,18 +79,16 @@ def main(n_rounds=3):
     ]:
         X = table(distribution, order, dtype)
         fitted = {name: fit(X) for name, fit in fitters().items()}
-        calls = {name: (lambda one=one: codes(one, X)) for name, one in fitted.items()}
+        calls = {name: partial(codes, one, X) for name, one in fitted.items()}
         calls["a plain read of X (its sum)"] = X.sum
-        calls["transform to a BinnedMatrix"] = lambda: fitted["Binner, 1 thread"].transform(X)  # noqa: B023
+        calls["transform to a BinnedMatrix"] = partial(fitted["Binner, 1 thread"].transform, X)
         best = best_times(calls, n_rounds)
-        title = f"transform, {distribution}, {order} order, {X.dtype}: {X.itemsize} bytes read, 1 written per entry"
+        title = f"transform, {distribution}, {order} order, {X.dtype}: {X.itemsize} bytes read per entry"
         print_times(title, best, "KBinsDiscretizer")
         plain = best["a plain read of X (its sum)"]
-        print(
-            f"  the compiled search takes {best['Binner, 1 thread'] / plain:.1f} times as long as the plain read"
-        )
+        print(f"  it takes {best['Binner, 1 thread'] / plain:.1f} times as long as the plain read")
     X = table()
-    calls = {name: (lambda fit=fit: fit(X)) for name, fit in fitters().items()}
+    calls = {name: partial(fit, X) for name, fit in fitters().items()}
     print_times("fit, normal, C order, float64", best_times(calls, n_rounds), "KBinsDiscretizer")
 
 

@@ -393,7 +393,7 @@ class _Parts:
         self.positions.append(np.arange(self.n_bins[j], dtype=np.float64))
 
     def add_numbers(self, start: int, edges, positions, n_ordered, missing) -> None:
-        """Features from `start` on: a row of edges and one of positions each, filled up to their n_ordered."""
+        """Features from `start` on: a row of edges and one of positions each, filled to n_ordered."""
         n_ordered = np.asarray(n_ordered)
         here = slice(start, start + len(n_ordered))
         self.n_bins[here] = n_ordered + missing

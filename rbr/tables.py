@@ -65,7 +65,7 @@ class Table:
         return max(1, ENTRIES_PER_BLOCK // n_rows)
 
     def columns_to_sort(self, start: int, stop: int, weights: np.ndarray | None):
-        """The columns start <= j < stop as rows of an array that the caller may change; their weights likewise.
+        """The columns start <= j < stop as rows of an array the caller may change; their weights likewise.
 
         The weights are None if each value counts once.
         """
@@ -236,13 +236,11 @@ class PolarsTable(Table):
             refuse_dates("M", series.dtype, self.label(j))
         if series.dtype == polars.Boolean or series.dtype == polars.Null:
             series = series.cast(polars.Float32)
-        elif series.dtype.is_numeric():
-            if series.dtype.is_decimal() or series.null_count():
-                # A null in a float column is not a NaN before the cast to NumPy makes it one.
-                series = series.cast(polars.Float32 if series.dtype == polars.Float32 else polars.Float64)
-        else:
+        elif series.dtype.is_decimal():
+            series = series.cast(polars.Float64)
+        elif not series.dtype.is_numeric():
             return as_numbers(np.array(series.to_list(), dtype=object), self.label(j))
-        return as_floats(series.to_numpy())
+        return as_floats(series.to_numpy())  # where nulls have become NaN
 
     def levels(self, j):
         polars = sys.modules["polars"]
