@@ -1,10 +1,10 @@
 """Bins: from a table of numbers, categories and missing values to one small integer per entry.
 
-A number x of feature j has the code k if edges_[j][k - 1] < x <= edges_[j][k]: its code is the number of edges
-below it. Edges lie between neighbouring training values, so equal values share a bin, infinities and values
-beyond the training range fall into the end bins, and a model that is a table per feature is a step function of
-the feature. The edges of all features lie in one flat array, so that a million features cost no Python object
-each.  Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: the estimators, rbr.model.
+A number x of feature j has the code k if edges_[j][k - 1] < x <= edges_[j][k]: its code is the number of
+edges below it. Edges lie between neighbouring training values, so equal values share a bin, infinities and
+values beyond the training range fall into the end bins, and a model that is a table per feature is a step
+function of the feature. The edges of all features lie in one flat array: a million features cost no Python
+object each.  Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: the estimators, rbr.model.
 """
 
 from __future__ import annotations
@@ -207,7 +207,8 @@ class Binner:
     def bin_labels(self, feature: int | str) -> list[str]:
         """The bins of a feature in words.
 
-        Such as "<= 23.5", "(23.5, 27.5]", "> 27.5"; the names of categories; "missing". Numbers are shortened as far as the bins' widths allow.
+        Such as "<= 23.5", "(23.5, 27.5]", "> 27.5"; the names of categories; "missing". Numbers are shortened
+        as far as the widths of the bins allow.
 
         Parameters
         ----------
@@ -392,7 +393,7 @@ class _Parts:
         self.positions.append(np.arange(self.n_bins[j], dtype=np.float64))
 
     def add_numbers(self, start: int, edges, positions, n_ordered, missing) -> None:
-        """Features from `start` on: a row of edges and one of positions each, filled as far as n_ordered says."""
+        """Features from `start` on: a row of edges and one of positions each, filled to n_ordered."""
         n_ordered = np.asarray(n_ordered)
         here = slice(start, start + len(n_ordered))
         self.n_bins[here] = n_ordered + missing
@@ -495,7 +496,7 @@ def _keep(edges: list[np.ndarray], values: np.ndarray, weights: np.ndarray):
 
 
 def _means_between(values: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The mean of the ascending values in each bin; in an empty one the middle of its edges, or its only edge."""
+    """The mean of the ascending values in each bin; of an empty one the middle of its edges, or its edge."""
     codes = np.searchsorted(edges, values, side="left")
     totals = np.bincount(codes, weight, minlength=len(edges) + 1)
     ends = np.concatenate([edges[:1], edges, edges[-1:]]) if len(edges) else np.zeros(2)

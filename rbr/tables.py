@@ -65,7 +65,7 @@ class Table:
         return max(1, ENTRIES_PER_BLOCK // n_rows)
 
     def columns_to_sort(self, start: int, stop: int, weights: np.ndarray | None):
-        """The columns start <= j < stop as rows of an array that the caller may change, and likewise their weights.
+        """The columns start <= j < stop as rows of an array the caller may change; their weights likewise.
 
         The weights are None if each value counts once.
         """
@@ -77,7 +77,7 @@ class Table:
         return 1
 
     def numbers(self, start: int, stop: int, rows: np.ndarray | None = None) -> np.ndarray:
-        """The columns start <= j < stop (of the given rows), as float32 or float64, of shape (n_rows, n_columns)."""
+        """The columns start <= j < stop (of the given rows) as float32 or float64: (n_rows, n_columns)."""
         columns = [self._column(j, rows) for j in range(start, stop)]
         if len(columns) == 1:
             return columns[0][:, None]
@@ -100,7 +100,7 @@ class Table:
         return found
 
     def levels(self, j: int) -> tuple[list, np.ndarray]:
-        """The distinct values of column j in the order of its categories, and the index of each row's value there.
+        """The distinct values of column j in the order of its categories, and the index of each row's value.
 
         Missing values have the index -1.
         """
@@ -127,8 +127,8 @@ class ArrayTable(Table):
         if X.ndim != 2:
             raise ValueError(
                 f"Expected 2D array, got {X.ndim}D array instead: X has shape {X.shape}; "
-                f"it must have rows and columns. Reshape your data with X.reshape(-1, 1) if it is one feature, "
-                f"X.reshape(1, -1) if it is one row."
+                f"it must have rows and columns. Reshape your data "
+                f"with X.reshape(-1, 1) if it is one feature, X.reshape(1, -1) if it is one row."
             )
         if X.dtype.kind not in "fiubOUSTmMc":
             raise ValueError(
@@ -236,13 +236,11 @@ class PolarsTable(Table):
             refuse_dates("M", series.dtype, self.label(j))
         if series.dtype == polars.Boolean or series.dtype == polars.Null:
             series = series.cast(polars.Float32)
-        elif series.dtype.is_numeric():
-            if series.dtype.is_decimal() or series.null_count():
-                # A null in a float column is not a NaN before the cast to NumPy makes it one.
-                series = series.cast(polars.Float32 if series.dtype == polars.Float32 else polars.Float64)
-        else:
+        elif series.dtype.is_decimal():
+            series = series.cast(polars.Float64)
+        elif not series.dtype.is_numeric():
             return as_numbers(np.array(series.to_list(), dtype=object), self.label(j))
-        return as_floats(series.to_numpy())
+        return as_floats(series.to_numpy())  # where nulls have become NaN
 
     def levels(self, j):
         polars = sys.modules["polars"]

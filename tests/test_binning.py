@@ -432,6 +432,16 @@ def test_missing_values_of_every_kind(numbers, weighted):
         np.testing.assert_array_equal(codes_of(binner, table), codes)
 
 
+@given(arrays(np.float64, (30, 2), elements=st.integers(-5, 5).map(float)), st.integers(2, 6))
+def test_sparse_zeros_have_the_weight_of_their_rows(X, max_bins):
+    weights = np.arange(30) % 4
+    for binning in ("regular", "binomial"):
+        dense = Binner(max_bins, binning).fit(X, weights)
+        sparse = Binner(max_bins, binning).fit(sp.csr_array(X), weights)
+        assert_same_bins(dense, sparse)
+        np.testing.assert_allclose(dense.positions_, sparse.positions_, atol=1e-12)
+
+
 def test_booleans_are_numbers():
     truth = np.array([[True], [False], [True]])
     missing = pd.DataFrame({"a": pd.array([True, None, False], dtype="boolean")})
@@ -502,18 +512,27 @@ def small_sample(monkeypatch):
 
 @pytest.mark.parametrize("make", [np.asarray, pd.DataFrame, pl.DataFrame, sp.csr_matrix])
 def test_a_sample_places_the_edges_and_all_rows_tell_what_is_missing(make, small_sample):
-    X = np.random.default_rng(0).random((5000, 2))
-    X[4321, 1] = NAN
+    # No sample of a fifth of the rows is likely to hold all six missing values.
+    X = np.random.default_rng(0).random((5000, 7))
+    rows = [17, 999, 2500, 3333, 4321, 4999]
+    X[rows, range(1, 7)] = NAN
     binner = Binner(4).fit(make(X))
-    np.testing.assert_array_equal(binner.missing_, [False, True])
+    np.testing.assert_array_equal(binner.missing_, [False] + [True] * 6)
     # The standard deviation of a quartile of 1000 rows is at most 0.016.
     np.testing.assert_allclose(binner.edges_[0], [0.25, 0.5, 0.75], atol=0.08)
     assert not np.array_equal(binner.edges_[0], Binner(4).fit(make(X[:2000])).edges_[0])
     assert_same_bins(binner, Binner(4).fit(make(X)))
     # A row of weight zero is not missing anything.
     weights = np.ones(5000)
-    weights[4321] = 0
+    weights[rows] = 0
     assert not Binner(4).fit(make(X), weights).missing_.any()
+
+
+def test_a_sample_is_taken_from_the_rows_of_positive_weight(small_sample):
+    X = np.random.default_rng(0).random((9000, 1))
+    X[:4500] += 5.0
+    weights = np.repeat([0.0, 1.0], 4500)
+    np.testing.assert_allclose(Binner(2).fit(X, weights).edges_[0], [0.5], atol=0.08)
 
 
 def test_a_sample_sees_every_category(small_sample):

@@ -1,7 +1,7 @@
 """Binning, compiled: cutting sorted columns into bins, and finding the bin of a number.
 
-The half-open rule: a number x has the code k if edges[k - 1] < x <= edges[k]; that is, its code is the number of edges
-below it. NaN has the code one past the ordered bins.
+The half-open rule: a number x has the code k if edges[k - 1] < x <= edges[k]; that is, its code is the
+number of edges below it. NaN has the code one past the ordered bins.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ ctypedef fused code_t:
     uint16_t
 
 cdef enum:
-    TILE_FEATURES = 64        # features encoded together: their look-up tables (6 kB each at 255 bins) share a cache
+    TILE_FEATURES = 64        # encoded together, so that their look-up tables (6 kB at 255 bins) share a cache
     TILE_EDGES = 65536
     BLOCK_ROWS = 128
     MIN_ROWS_FOR_CELLS = 512  # for fewer rows the cells cost more than they save
@@ -29,7 +29,7 @@ cdef enum:
 
 def cut_regular(
     const real_t[:, ::1] values,    # IN  (n_features, n_values), each row ascending, NaN last
-    const double[:, ::1] weights,   # IN  (n_features, n_values) above 0, or (n_features, 0): every weight is 1
+    const double[:, ::1] weights,   # IN  (n_features, n_values) above 0, or (n_features, 0): all are 1
     const int64_t[::1] max_bins,    # IN  (n_features,)
     double[:, ::1] edges,           # OUT (n_features, >= n_bins - 1), the rows first <= j < last
     double[:, ::1] positions,       # OUT (n_features, >= n_bins), likewise: mean of the values in each bin
@@ -53,8 +53,8 @@ def cut_regular(
 
 def cut_binomial(
     const real_t[:, ::1] values,    # IN  (n_features, n_values), each row ascending, NaN last
-    const double[:, ::1] weights,   # IN  (n_features, n_values) above 0, or (n_features, 0): every weight is 1
-    const double[:, ::1] cuts,      # IN  (n_features, max_bins - 1), each row ascending: cumulated weights to cut at
+    const double[:, ::1] weights,   # IN  (n_features, n_values) above 0, or (n_features, 0): all are 1
+    const double[:, ::1] cuts,      # IN  (n_features, max_bins - 1), ascending: cumulated weights to cut at
     double[:, ::1] edges,           # OUT (n_features, >= n_bins - 1), the rows first <= j < last
     double[:, ::1] positions,       # OUT (n_features, >= n_bins), likewise: mean of the values in each bin
     int64_t[::1] n_bins,            # OUT (n_features,), likewise
@@ -223,7 +223,7 @@ cdef inline double _between(double left, double right) noexcept nogil:
 
 
 cdef struct Search:
-    # The edges below a number are those of the cells before its own, counted beforehand, and some of its own cell.
+    # The edges below a number are those in cells before its own, counted beforehand, and some in its own.
     double low                    # the first edge
     int64_t key                   # bits of the distance from `low` at which cell 0 ends, less one cell
     int shift                     # a cell holds 2 ** shift neighbouring numbers
@@ -244,11 +244,11 @@ def encode(
 ):
     """codes[j, i] = number of edges of feature j below values[i, j]; for NaN one more than it has edges.
 
-    A binary search halves the edges eight times for 255 bins. Cells save most of that. The cell of x is taken from the
-    bits of x - low: bits of positive doubles sort as the doubles do, so the cell is monotone in x, rounding included. Edges
-    in cells before it are below x, edges in cells behind it are not, and its own cell holds one or two as a rule. In
-    bits the cells are as wide as half a logarithm: fine near the first edge and wide in a long tail. Nothing branches on the
-    data, so the processor works on many numbers at once.
+    A binary search halves the edges eight times for 255 bins. Cells save most of that. The cell of x is taken
+    from the bits of x - low: bits of positive doubles sort as the doubles do, so the cell is monotone in x,
+    rounding included. Edges in cells before it are below x, edges in cells behind it are not, and its own
+    cell holds one or two as a rule. Cells of equally many doubles are narrow near the first edge and wide in a
+    long tail, as quantiles are. Nothing branches on the data, so the processor works on many numbers at once.
     """
     cdef Py_ssize_t n_features = values.shape[1], most_edges = 0, t, b, j0, j1, j, i0, n
     if first >= last or n_features == 0:
@@ -258,7 +258,8 @@ def encode(
     cdef Py_ssize_t max_cells = min(<Py_ssize_t> MAX_CELLS, CELLS_PER_EDGE * most_edges + 2)
     if last - first < MIN_ROWS_FOR_CELLS:
         max_cells = 1
-    cdef Py_ssize_t tile = max(1, min(n_features, min(<Py_ssize_t> TILE_FEATURES, TILE_EDGES // (most_edges + 1))))
+    cdef Py_ssize_t tile = min(<Py_ssize_t> TILE_FEATURES, TILE_EDGES // (most_edges + 1))
+    tile = max(1, min(tile, n_features))
     # Tiles of equal width rather than a narrow last one.
     cdef Py_ssize_t n_tiles = (n_features + tile - 1) // tile
     tile = (n_features + n_tiles - 1) // n_tiles
@@ -346,7 +347,7 @@ cdef void _encode_run(
     const Search* search,
     code_t* codes,                  # OUT (n,)
 ) noexcept nogil:
-    # Copies of the fields: for all the compiler knows, a write to codes, which are bytes, changes the originals.
+    # Copies of the fields: for all the compiler knows, a write to codes, which are bytes, changes them.
     cdef double low = search.low, x
     cdef int64_t key = search.key, last_cell = search.last_cell
     cdef int shift = search.shift

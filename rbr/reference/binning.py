@@ -1,8 +1,9 @@
 """Bins: where a column of numbers is cut, and the code of a number.
 
-The half-open rule: a number x has the code k if edges[k - 1] < x <= edges[k]; that is, its code is the number
-of edges below it. Edges lie between neighbouring data values, so equal values share a bin. Infinities take no
-part in the cutting: by the rule they fall into the end bins.  Looks at: numpy.  Seen by: rbr.reference.kernels.
+The half-open rule: a number x has the code k if edges[k - 1] < x <= edges[k]; that is, its code is the
+number of edges below it. Edges lie between neighbouring data values, so equal values share a bin. Infinities
+take no part in the cutting: by the rule they fall into the end bins.
+Looks at: numpy.  Seen by: rbr.reference.kernels.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ def regular_bins(weight, max_bins):
 
     1. A value heavier than an equal share of the weight over the bins has a bin of its own. What is left is
        shared over the bins that are left, so more values may be heavy then: repeat until none is.
-    2. The light values are cut by their mid-ranks: with r bins left over the light weight W, a value of weight
-       c behind the light weight B is in bin floor((B + c / 2) r / W). Without ties the counts differ by at
-       most one.
-    3. A bin ends at a heavy value, which may split bins until there are too many: join the lightest neighbours.
+    2. The light values are cut by their mid-ranks: with r bins left over the light weight W, a value of
+       weight c behind the light weight B is in bin floor((B + c / 2) r / W). Without ties the counts differ
+       by at most one.
+    3. A bin ends at a heavy value, which may split bins until there are too many: join the lightest
+       neighbours.
     """
     if len(weight) <= max_bins:
         return np.arange(len(weight))
