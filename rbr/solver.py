@@ -36,8 +36,9 @@ from rbr.refit import norm, refit, ridge, settle_empty_levels
 SOLVERS = ("auto", "algorithm1")
 KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 
-# A proposal must lower the objective by more than rounding to be accepted.
-DESCENT = 1e-12
+# A proposal must lower the objective by this part of its first value to be accepted: more than rounding, and so much that
+# separable classes, whose loss falls for ever, come to an end.
+DESCENT = 1e-10
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
 FIRST_FEATURES = 4
@@ -234,13 +235,14 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
     point, value = start, problem.value(start, labels)
+    least_descent = DESCENT * abs(value)
     residual, converged = np.inf, False
     recorder.record(point, labels, step, residual)
 
     def accept(proposal, n_newton):
         """The refitted proposal if the objective falls by more than rounding, else None."""
         new = problem.improve(proposal, point.intercept, n_newton=n_newton, tol=0.1 * tol)
-        return new if new[-1] < value - DESCENT * abs(value) else None
+        return new if new[-1] < value - least_descent else None
 
     try:
         for _ in range(max_iter):
