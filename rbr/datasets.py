@@ -170,9 +170,7 @@ ADULT_COLUMNS = (
     "age,workclass,fnlwgt,education,education_num,marital_status,occupation,relationship,race,sex,"
     "capital_gain,capital_loss,hours_per_week,native_country,income"
 ).split(",")
-ADULT_CATEGORIES = (
-    "workclass,education,marital_status,occupation,relationship,race,sex,native_country"
-).split(",")
+ADULT_CATEGORIES = ("workclass,education,marital_status,occupation,relationship,race,sex,native_country").split(",")
 HR_COLUMNS = (
     "satisfaction_level,last_evaluation,number_project,average_monthly_hours,years_at_company,work_accident,"
     "left,promotion_last_5years,department,salary"

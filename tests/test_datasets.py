@@ -33,9 +33,7 @@ def test_signal_is_the_sum_of_the_planted_functions(n_rows, n_features, share, f
     assert len(data.functions) == len(data.support) == n_informative
     assert (np.diff(data.support) > 0).all()
     assert set(data.support) <= set(range(n_features))
-    total = sum(
-        (f(data.X[:, j]) for j, f in zip(data.support, data.functions, strict=True)), np.zeros(n_rows)
-    )
+    total = sum((f(data.X[:, j]) for j, f in zip(data.support, data.functions, strict=True)), np.zeros(n_rows))
     np.testing.assert_allclose(data.signal, total, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(data.y, data.signal)
 
@@ -277,9 +275,7 @@ def test_changed_download_is_refused(tmp_path, monkeypatch):
 def test_offline_error_names_the_options(tmp_path, monkeypatch, content):
     if content is not None:
         (tmp_path / "no-such.zip").write_bytes(content)
-    with pytest.raises(
-        OSError, match=r"could not download .*adult.csv.gz and adult_test.csv.gz.*path=.*RBR_DATA"
-    ):
+    with pytest.raises(OSError, match=r"could not download .*adult.csv.gz and adult_test.csv.gz.*path=.*RBR_DATA"):
         load_adult()
 
 
