@@ -555,6 +555,25 @@ def test_priced_search_agrees_with_the_search_by_count(kind):
     assert abs(outs[2][0] - max(nets)) <= 1e-12 * square(u, w)
 
 
+@pytest.mark.parametrize("kind", ["noise", "smooth", "sawtooth"])
+def test_two_lines_in_a_large_table(kind):
+    """Beyond the size where the costs of all pieces are kept, against a fit at every cut."""
+    n = 600
+    u, x = large_table(kind, n, seed=7), np.cumsum(np.random.default_rng(7).random(n))
+    w = np.full(n, 1 / n)
+    u = u - w @ u
+    stack = Stack(u, np.array([0, n]), w, x, np.array([False]), ["linear"], np.array([2]), False)
+    args, outs = prox_args(stack, np.array([0]), 0.0, False)
+    _fast.prox_tables(*args, *outs, 0, 1)
+
+    def line(bins):
+        return np.poly1d(np.polyfit(x[bins] - x[bins][0], u[bins], 1))(x[bins] - x[bins][0])
+
+    fits = [np.append(line(slice(0, cut)), line(slice(cut, n))) for cut in range(2, n - 1)]
+    nearest = min(fits, key=lambda fit: square(u - fit, w))
+    assert_close(outs[0], nearest, rtol=1e-10)
+
+
 @pytest.mark.parametrize("kind", ["sorted", "steps", "integers"])
 @pytest.mark.parametrize("price", [1e-5, 1e-3, 2e-2])
 def test_monotone_tables_are_searched_as_constant_ones(kind, price):

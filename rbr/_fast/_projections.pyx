@@ -12,15 +12,24 @@ from libc.math cimport INFINITY, cos, fabs, log, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
+# Seven vectors are too many for a compiler to compare for overlap at run time; it must be told there is none.
+cdef extern from *:
+    """
+    typedef double *CYTHON_RESTRICT rbr_vector;
+    """
+    ctypedef double *vector "rbr_vector"
+
 # The order of rbr.reference.projections.SHAPES.
 cdef enum Shape:
     CONSTANT, LINEAR, MIXED, INCREASING, DECREASING, LEVELS, FREQUENCY, FREE
 
 cdef int32_t NO_PIECE = -1
 
-# Up to here a plain search over all starts beats the bookkeeping of the pruned one (benches/RESULTS.md).
+# Where the bookkeeping of a pruned search begins to pay (benches/RESULTS.md); how far all costs are kept.
 cdef enum:
-    PLAIN_UP_TO = 128
+    UNPRUNED_UP_TO = 64
+    PLAIN_UP_TO = 256
+    KEEP_COSTS_UP_TO = 512
 
 cdef double PI = 3.141592653589793
 
@@ -215,7 +224,7 @@ cdef int _need_by_count(Scratch *s, Py_ssize_t size) noexcept nogil:
 cdef inline void _begin(
     Scratch *s, Py_ssize_t slot, Py_ssize_t start, double before, double u, double x
 ) noexcept nogil:
-    """A start takes a slot before its first bin (u, x) is added; means begin there, exact for equal values."""
+    """A start takes a slot before its first bin (u, x) is added; means begin there: exact for ties."""
     s.start[slot] = <int32_t> start
     s.before[slot] = before
     s.cost[slot] = before
@@ -229,7 +238,7 @@ cdef inline void _begin(
 
 
 cdef void _extend_constants(
-    Py_ssize_t n, double u, double w, double *weight, double *mean, double *cost
+    Py_ssize_t n, double u, double w, vector weight, vector mean, vector cost
 ) noexcept nogil:
     """One more bin for the constant pieces in the first n slots."""
     cdef Py_ssize_t j
@@ -243,15 +252,17 @@ cdef void _extend_constants(
 
 
 cdef void _extend_lines(
-    Py_ssize_t n, double u, double w, double x, double *weight, double *mean_u, double *mean_x,
-    double *spread, double *slope, double *around_mean, double *around_line
+    Py_ssize_t n, double u, double w, double x, vector weight, vector mean_u, vector mean_x,
+    vector spread, vector slope, vector around_mean, vector around_line
 ) noexcept nogil:
     """One more bin for the lines in the first n slots: recursive least squares around the means.
 
     mean_x stays exactly x until a second position comes, so spread > 0 counts positions; it is no threshold.
     """
     cdef Py_ssize_t j
-    cdef double share, f, du, dx, miss, wider, ratio, turn
+    cdef double share, f, du, dx, miss, wider, narrower
+    # Makes spread / wider 1 while there is one position, and 0 at the second, without a branch in the loop.
+    cdef double tiny = 1e-300
     for j in range(n):
         share = w / (weight[j] + w)
         f = share * weight[j]
@@ -259,29 +270,40 @@ cdef void _extend_lines(
         dx = x - mean_x[j]
         miss = du - slope[j] * dx
         wider = spread[j] + f * (dx * dx)
-        ratio = spread[j] / wider
-        turn = f * dx * miss / wider
+        narrower = 1.0 / (wider + tiny)
         around_mean[j] += f * (du * du)
-        around_line[j] += f * (miss * miss) * (ratio if wider > 0.0 else 1.0)
-        slope[j] += turn if wider > 0.0 else 0.0
+        around_line[j] += f * (miss * miss) * ((spread[j] + tiny) * narrower)
+        slope[j] += f * dx * miss * narrower
         spread[j] = wider
         mean_u[j] += share * du
         mean_x[j] += share * dx
         weight[j] += w
 
 
-cdef void _line_costs(Py_ssize_t n, Pieces *p, Scratch *s) noexcept nogil:
+cdef void _line_costs(
+    Py_ssize_t n, Pieces *p, vector before, vector around_mean, vector around_line, vector cost
+) noexcept nogil:
     """cost = before + the cost of the last piece, as a line or as the better of the two."""
     cdef Py_ssize_t j
     cdef double constant = p.unit * p.constant_code, line = p.unit * p.line_code, a, b
     if p.constant_code == 0.0:
         for j in range(n):
-            s.cost[j] = s.before[j] + (0.5 * s.around_line[j] + line)
+            cost[j] = before[j] + (0.5 * around_line[j] + line)
     else:
         for j in range(n):
-            a = 0.5 * s.around_mean[j] + constant
-            b = 0.5 * s.around_line[j] + line
-            s.cost[j] = s.before[j] + (b if b < a else a)
+            a = 0.5 * around_mean[j] + constant
+            b = 0.5 * around_line[j] + line
+            cost[j] = before[j] + (b if b < a else a)
+
+
+cdef inline double _piece_cost(Pieces *p, double around_mean, double around_line) noexcept nogil:
+    cdef double constant = 0.5 * around_mean + p.unit * p.constant_code
+    cdef double line = 0.5 * around_line + p.unit * p.line_code
+    if p.line_code == 0.0:
+        return constant
+    if p.constant_code == 0.0:
+        return line
+    return line if line < constant else constant
 
 
 cdef inline double _mean(const double *u, const double *w, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
@@ -341,7 +363,7 @@ cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
         n_alive += 1
         _extend_lines(n_alive, p.u[e - 1], p.w[e - 1], p.x[e - 1], s.weight, s.mean_u, s.mean_x, s.spread,
                       s.slope, s.around_mean, s.around_line)
-        _line_costs(n_alive, p, s)
+        _line_costs(n_alive, p, s.before, s.around_mean, s.around_line, s.cost)
         least = _leftmost_least(s.cost, n_alive)
         s.best[e] = s.cost[least]
         s.split[e] = s.start[least]
@@ -406,13 +428,13 @@ cdef void _search_constants(
     As a function of the value m of the last piece, the start s costs cost_s + weight_s (m - mean_s)^2 / 2.
     Two such functions keep their difference when a bin is added, so what a start has lost to another it has
     lost for ever. We hold the range of u cut into intervals, each with the start that is cheapest there. A
-    new start e comes in with the constant before[e] + unit and takes the m where the owner is dearer; starts that
-    own nothing go. If u ascends, the mean of a piece that grows does too: what lies below an owner's mean
+    new start e comes in with the constant before[e] + unit and takes the m where the owner is dearer; starts
+    that own nothing go. If u ascends, the mean of a growing piece does too: what lies below an owner's mean
     need not be owned.
     """
     cdef Py_ssize_t n = p.n, e, i, least, slot, n_slots, n_intervals, n_written, n_seen
     cdef int side = 0
-    cdef bint prune = n - first_start > PLAIN_UP_TO
+    cdef bint prune = n - first_start > UNPRUNED_UP_TO
     cdef double entry, low, high, keep_low, keep_high, room, mean, half_weight, radius, slack
     cdef double *lows
     cdef double *highs
@@ -620,62 +642,122 @@ cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s)
     return n_pieces
 
 
-cdef void _join_row(
-    Py_ssize_t n_counts, double piece, double start, const double *row, double *best, double *split
+cdef void _extend_by_one_piece(
+    Py_ssize_t first_start, Py_ssize_t end, const double *piece, const double *rows, Py_ssize_t stride,
+    double *best
 ) noexcept nogil:
-    """One start for all numbers of pieces: best[k] = min(best[k], row[k - 1] + piece)."""
-    cdef Py_ssize_t k
-    cdef double cost
-    cdef bint better
-    for k in range(n_counts):
-        cost = row[k] + piece
-        better = cost < best[k]
-        best[k] = cost if better else best[k]
-        split[k] = start if better else split[k]
+    """best[k] = min over first_start <= s < end of rows[s][k] + piece[s], for eight counts k at once.
+
+    Eight minima that do not wait for one another: no vector instruction is needed to keep the processor busy.
+    """
+    cdef Py_ssize_t start
+    cdef const double *row
+    cdef double c, t
+    cdef double b0 = INFINITY, b1 = INFINITY, b2 = INFINITY, b3 = INFINITY
+    cdef double b4 = INFINITY, b5 = INFINITY, b6 = INFINITY, b7 = INFINITY
+    for start in range(first_start, end):
+        row = rows + start * stride
+        c = piece[start]
+        t = row[0] + c
+        b0 = t if t < b0 else b0
+        t = row[1] + c
+        b1 = t if t < b1 else b1
+        t = row[2] + c
+        b2 = t if t < b2 else b2
+        t = row[3] + c
+        b3 = t if t < b3 else b3
+        t = row[4] + c
+        b4 = t if t < b4 else b4
+        t = row[5] + c
+        b5 = t if t < b5 else b5
+        t = row[6] + c
+        b6 = t if t < b6 else b6
+        t = row[7] + c
+        b7 = t if t < b7 else b7
+    best[0] = b0
+    best[1] = b1
+    best[2] = b2
+    best[3] = b3
+    best[4] = b4
+    best[5] = b5
+    best[6] = b6
+    best[7] = b7
+
+
+cdef void _costs_leftwards(Pieces *p, Py_ssize_t end, Scratch *s) noexcept nogil:
+    """s.cost[start] of the piece start..end-1 for every start, the bins added from the right."""
+    cdef Py_ssize_t start
+    cdef Scratch one = s[0]
+    one.cost = one.before       # a single slot, apart from the vector of results
+    one.before = one.best
+    for start in range(end - 1, -1, -1):
+        if start == end - 1:
+            _begin(&one, 0, 0, 0.0, p.u[start], p.x[start])
+        _extend_lines(1, p.u[start], p.w[start], p.x[start], one.weight, one.mean_u, one.mean_x, one.spread,
+                      one.slope, one.around_mean, one.around_line)
+        s.cost[start] = _piece_cost(p, one.around_mean[0], one.around_line[0])
 
 
 cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1: no memory."""
-    cdef Py_ssize_t n = p.n, k, e, start, n_pieces = 1
-    cdef double least, total
-    cdef double *best
-    cdef double *split
-    cdef int32_t *split_row
-    if _need_by_count(s, (n + 1) * limit + limit) < 0 or _need_splits(s, (n + 1) * limit) < 0:
+    """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1: no memory.
+
+    Row e holds the least costs of 1, 2, ... pieces over the bins 0..e-1. Only costs are kept; the starts are
+    found again on the way back, from the costs of all pieces while those fit into a cache, or computed anew.
+    """
+    cdef Py_ssize_t n = p.n, k, e, start, block, least, n_pieces = 1
+    cdef Py_ssize_t n_blocks = (limit + 6) // 8, stride = 1 + 8 * n_blocks
+    cdef bint keep = n <= KEEP_COSTS_UP_TO
+    cdef double least_cost, total
+    cdef double *rows
+    cdef double *piece
+    cdef double *pieces
+    if _need_by_count(s, (n + 1) * stride + (n * (n + 1) // 2 if keep else 0)) < 0:
         return -1
-    split = s.by_count + (n + 1) * limit
+    rows = s.by_count
+    pieces = s.by_count + (n + 1) * stride
     for e in range(1, n + 1):
         if p.line_code > 0.0:
             _begin(s, e - 1, e - 1, 0.0, p.u[e - 1], p.x[e - 1])
             _extend_lines(e, p.u[e - 1], p.w[e - 1], p.x[e - 1], s.weight, s.mean_u, s.mean_x, s.spread,
                           s.slope, s.around_mean, s.around_line)
-            _line_costs(e, p, s)
+            _line_costs(e, p, s.before, s.around_mean, s.around_line, s.cost)
         else:
             _begin(s, e - 1, e - 1, p.unit, p.u[e - 1], 0.0)
             _extend_constants(e, p.u[e - 1], p.w[e - 1], s.weight, s.mean_u, s.cost)
-        best = s.by_count + e * limit
-        best[0] = s.cost[0]
-        split[0] = 0.0
-        for k in range(1, limit):
-            best[k] = INFINITY
-            split[k] = 0.0
-        for start in range(1, e):
-            _join_row(min(limit - 1, start), s.cost[start], <double> start, s.by_count + start * limit,
-                      best + 1, split + 1)
-        split_row = s.splits + e * limit
-        for k in range(limit):
-            split_row[k] = <int32_t> split[k]
-    best = s.by_count + n * limit
-    least = best[0] + _count_price(p, 1)
+        if keep:
+            piece = pieces + e * (e - 1) // 2
+            for start in range(e):
+                piece[start] = s.cost[start]
+        rows[e * stride] = s.cost[0]
+        for block in range(n_blocks):
+            # k pieces need k bins at least, so shorter starts have nothing to offer.
+            k = 8 * block + 1
+            _extend_by_one_piece(k, e, s.cost, rows + k - 1, stride, rows + e * stride + k)
+
+    least_cost = rows[n * stride] + _count_price(p, 1)
     for k in range(2, limit + 1):
-        total = best[k - 1] + _count_price(p, k)
-        if total < least:
-            least = total
+        total = rows[n * stride + k - 1] + _count_price(p, k)
+        # What is added keeps the traces of `tiny` in perfect fits apart from a gain.
+        if total + 1e-280 < least_cost:
+            least_cost = total
             n_pieces = k
     e = n
-    for k in range(n_pieces, 0, -1):
-        e = s.splits[e * limit + k - 1]
+    for k in range(n_pieces, 1, -1):
+        if keep:
+            piece = pieces + e * (e - 1) // 2
+        else:
+            _costs_leftwards(p, e, s)
+            piece = s.cost
+        least = k - 1
+        least_cost = INFINITY
+        for start in range(k - 1, e):
+            total = rows[start * stride + k - 2] + piece[start]
+            if total < least_cost:
+                least_cost = total
+                least = start
+        e = least
         s.cut[k - 1] = <int32_t> e
+    s.cut[0] = 0
     return n_pieces
 
 
@@ -714,6 +796,9 @@ cdef bint _is_sorted(Pieces *p) noexcept nogil:
 cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """Fills s.cut with the starts of the best pieces and returns their number; -1 if there is no memory."""
     cdef Py_ssize_t n_pieces
+    if limit == 1:
+        s.cut[0] = 0
+        return 1
     if p.unit > 0.0:
         if p.line_code > 0.0:
             n_pieces = _search_priced_lines(p, s)
@@ -768,16 +853,6 @@ cdef Fit _joined(Scratch *s, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         miss = du - fit.slope * dx
         fit.around_line += s.spread[a] * turn_a * turn_a + s.spread[b] * turn_b * turn_b + f * (miss * miss)
     return fit
-
-
-cdef inline double _piece_cost(Pieces *p, double around_mean, double around_line) noexcept nogil:
-    cdef double constant = 0.5 * around_mean + p.unit * p.constant_code
-    cdef double line = 0.5 * around_line + p.unit * p.line_code
-    if p.line_code == 0.0:
-        return constant
-    if p.constant_code == 0.0:
-        return line
-    return line if line < constant else constant
 
 
 cdef inline bint _precedes(Scratch *s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
