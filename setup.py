@@ -1,7 +1,7 @@
 """Builds the compiled kernels; everything else about the package is in pyproject.toml.
 
 The compiler directives live here and nowhere else. RBR_DEBUG=1 turns the run-time checks on: bounds,
-initialised views, wraparound. There is no -march=native (a wheel must run on any x86-64 or arm64), no
+initialised views, None. There is no -march=native (a wheel must run on any x86-64 or arm64), no
 fast-math (NaN stays NaN), and -ffp-contract=off, so that arm64 rounds as x86-64 does.
 """
 
@@ -23,15 +23,26 @@ COMPILER_DIRECTIVES = {
     "cdivision": True,
     "freethreading_compatible": True,
 }
-COMPILE_ARGS = ["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"]
+COMPILE_ARGS = ["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-g" if DEBUG else "-g0"]
 
+
+def last_build(build):
+    """The file that names the last build, release or debug. It is touched only when that changes.
+
+    Every extension depends on it: a tree that changes over is rebuilt whole, never in part.
+    """
+    note = Path("build/last-build.txt")
+    if not note.exists() or note.read_text() != build:
+        note.parent.mkdir(exist_ok=True)
+        note.write_text(build)
+    return str(note)
+
+
+build = "debug" if DEBUG else "release"
+depends = [last_build(build)]
 extensions = [
-    Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=COMPILE_ARGS)
+    Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=COMPILE_ARGS, depends=depends)
     for path in sorted(Path("rbr/_fast").glob("*.pyx"))
 ]
 
-setup(
-    ext_modules=cythonize(
-        extensions, build_dir="build/cython", compiler_directives=COMPILER_DIRECTIVES, force=DEBUG
-    )
-)
+setup(ext_modules=cythonize(extensions, build_dir=f"build/cython-{build}", compiler_directives=COMPILER_DIRECTIVES))

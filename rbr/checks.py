@@ -45,9 +45,7 @@ def check_real(value, name: str, low: float, *, strict: bool = False) -> float:
     if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} is {value!r}; it must be a number")
     if not np.isfinite(value) or value < low or (strict and value == low):
-        raise ValueError(
-            f"{name} is {value}; it must be finite and {'above' if strict else 'at least'} {low}"
-        )
+        raise ValueError(f"{name} is {value}; it must be finite and {'above' if strict else 'at least'} {low}")
     return float(value)
 
 
@@ -62,14 +60,10 @@ def check_offsets(offsets, n_coef: int | None = None) -> np.ndarray:
     """`offsets` as int64 [0, …, n_coef] with a table of at least one bin between any two."""
     given = np.asarray(offsets)
     if given.ndim != 1 or given.shape[0] < 1 or given.dtype.kind not in "iu":
-        raise ValueError(
-            f"offsets has shape {given.shape} and dtype {given.dtype}; it must be a vector of integers"
-        )
+        raise ValueError(f"offsets has shape {given.shape} and dtype {given.dtype}; it must be a vector of integers")
     offsets = np.ascontiguousarray(given, dtype=np.int64)
     if offsets[0] != 0 or (np.diff(offsets) < 1).any():
         raise ValueError("offsets must start at 0 and increase by at least 1: every table has a bin")
     if n_coef is not None and offsets[-1] != n_coef:
-        raise ValueError(
-            f"offsets end at {offsets[-1]}, but there are {n_coef} table entries; they must agree"
-        )
+        raise ValueError(f"offsets end at {offsets[-1]}, but there are {n_coef} table entries; they must agree")
     return offsets

@@ -10,7 +10,7 @@ Looks at: numpy, the kernels.  Seen by: rbr.solver, rbr.estimators.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,8 @@ from rbr.reference.projections import SHAPES, level_codes
 
 # kappa where nobody says otherwise; benches/solver.py shows what it selects.
 DEFAULT_JUMP_COST = 0.5
+
+DEFAULT_MAX_SEGMENTS = 32
 
 POSITIONS = ("rank", "index", "value")
 SEGMENTATIONS = ("exact", "greedy")
@@ -52,6 +54,11 @@ class Constraints:
         kappa, the price of complexity; 0 is the paper.
     segmentation : {"exact", "greedy"}
         Exact search for the pieces, or bottom-up merging.
+    exclude : sequence of feature indices
+        Features whose tables stay zero.
+    always_include : sequence of feature indices
+        Features that enter before all others and without paying for it: they pay for their pieces only, so that one that
+        explains nothing has a flat table.
 
     Examples
     --------
@@ -63,11 +70,13 @@ class Constraints:
     """
 
     max_features: int | None = None
-    max_segments: int | Mapping[int, int] | ArrayLike = 32
+    max_segments: int | Mapping[int, int] | ArrayLike = DEFAULT_MAX_SEGMENTS
     shape: str | Mapping[int, str] | ArrayLike = "constant"
     position: str = "rank"
     jump_cost: float = 0.0
     segmentation: str = "exact"
+    exclude: tuple[int, ...] = ()
+    always_include: tuple[int, ...] = ()
 
     def __post_init__(self):
         if self.max_features is not None:
@@ -77,6 +86,8 @@ class Constraints:
         check_choice(self.position, "position", POSITIONS)
         check_real(self.jump_cost, "jump_cost", 0.0)
         check_choice(self.segmentation, "segmentation", SEGMENTATIONS)
+        if both := set(self.exclude) & set(self.always_include):
+            raise ValueError(f"exclude and always_include both hold {sorted(both)[0]}; a feature can be in one of them")
 
     def project(
         self,
@@ -179,15 +190,21 @@ class Constraints:
             raise ValueError(
                 f"missing[{j}] is True, but table {j} has one bin; beside the missing bin it needs another"
             )
+        excluded, forced = np.zeros(n_features, dtype=bool), np.zeros(n_features, dtype=bool)
+        for name, mask in (("exclude", excluded), ("always_include", forced)):
+            for j in getattr(self, name):
+                mask[check_int(j, f"feature of {name}", 0, n_features - 1)] = True
         bound = BoundConstraints(
             max_features=self.max_features,
+            excluded=excluded,
+            forced=forced,
             jump_cost=float(self.jump_cost),
             greedy=self.segmentation == "greedy",
             offsets=offsets,
             weights=weights,
             missing=missing,
             shapes=_per_feature(self.shape, "constant", n_features, "shape", SHAPES.index, np.int8),
-            limits=_per_feature(self.max_segments, 32, n_features, "max_segments", int, np.int64),
+            limits=_per_feature(self.max_segments, DEFAULT_MAX_SEGMENTS, n_features, "max_segments", int, np.int64),
             positions=bin_positions(self.position, offsets, weights, missing, positions),
         )
         bound.check_frequency()
@@ -223,6 +240,8 @@ class BoundConstraints:
     shapes: np.ndarray
     limits: np.ndarray
     positions: np.ndarray
+    excluded: np.ndarray
+    forced: np.ndarray
 
     @property
     def n_features(self) -> int:
@@ -258,6 +277,29 @@ class BoundConstraints:
         # With a missing bin one constant piece beside it is a table too; lines and free tables still pay their own.
         alone = ~np.isin(self.shapes, (_LINEAR, _FREE))
         return np.where(self.missing & alone, 1.0, codes + self.missing)
+
+    def with_max_features(self, max_features: int | None) -> BoundConstraints:
+        """The same tables under another s_G."""
+        return replace(self, max_features=max_features)
+
+    def on(self, weights: np.ndarray) -> BoundConstraints:
+        """The same tables, at the same positions, in another geometry."""
+        return replace(self, weights=weights)
+
+    def without_limits(self, jump_cost: float) -> BoundConstraints:
+        """The same tables under the default limit on pieces, no limit on features, and another jump cost."""
+        limits = np.full_like(self.limits, DEFAULT_MAX_SEGMENTS)
+        return replace(self, max_features=None, limits=limits, jump_cost=jump_cost)
+
+    def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
+        """How many numbers the used tables hold, given their means: pieces, slopes and missing values, less one each."""
+        by_class = labels[:, None] if labels.ndim == 1 else labels
+        total = 0
+        for j in support:
+            for one in by_class[self.offsets[j] : self.offsets[j + 1]].T:
+                pieces = np.unique(one[one >= 0])
+                total += len(pieces) + int((pieces % 2).sum()) - (len(pieces) > 0)
+        return float(total)
 
     def check_frequency(self) -> None:
         """`frequency` is a projection only where all ordered bins weigh the same."""
@@ -297,7 +339,7 @@ class BoundConstraints:
         if price == 0:
             return 0.0
         by_class = labels[:, None] if labels.ndim == 1 else labels
-        total = entry * len(support)
+        total = entry * int((~self.forced[support]).sum())
         for j in support:
             table = by_class[self.offsets[j] : self.offsets[j + 1]].T
             total += price * sum(self.code_length(j, one) for one in table if (one >= 0).any())
@@ -345,9 +387,7 @@ class BoundConstraints:
             n_searched=result.n_searched,
         )
 
-    def _prox_scaled(
-        self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool
-    ) -> Prox:
+    def _prox_scaled(self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool) -> Prox:
         n_stacks, n_features = len(stacks), self.n_features
         centred, squared_norms = np.empty_like(stacks), np.empty((n_stacks, n_features))
         for c in range(n_stacks):
@@ -375,15 +415,22 @@ class BoundConstraints:
                     out[c], labels[c], nets[c], codes[c],
                 )  # fmt: skip
 
+        def ranks(tables):
+            """The net of each table with its entry paid; one that may not lose is infinite if it is not flat."""
+            totals = nets[:, tables].sum(axis=0)
+            return np.where(self.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - entry)
+
         if screen:
             per_stack = squared_norms * ((1 + _BOUND_MARGIN) / 2) - price * self.cheapest_codes
-            bounds = np.maximum(per_stack, 0.0).sum(axis=0) - entry
-            searched = self._search_while_it_can_win(search, nets, entry, bounds)
+            bounds = np.maximum(per_stack, 0.0).sum(axis=0)
+            bounds = np.where(self.forced, np.where(bounds > 0, np.inf, 0.0), bounds - entry)
+            bounds[self.excluded] = -np.inf
+            searched = self._search_while_it_can_win(search, ranks, bounds)
         else:
-            searched = np.arange(n_features)
+            searched = np.flatnonzero(~self.excluded)
             search(searched)
 
-        totals = nets[:, searched].sum(axis=0) - entry
+        totals = ranks(searched)
         winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
         losers = np.ones(n_features, dtype=bool)
         losers[winners] = False
@@ -391,7 +438,7 @@ class BoundConstraints:
         out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
         return Prox(out, winners, labels, codes, len(searched))
 
-    def _search_while_it_can_win(self, search, nets, entry, bounds) -> np.ndarray:
+    def _search_while_it_can_win(self, search, ranks, bounds) -> np.ndarray:
         """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound."""
         hopeful = np.flatnonzero(bounds > 0)
         if self.max_features is None or self.max_features >= len(hopeful):
@@ -402,8 +449,7 @@ class BoundConstraints:
         while n_done < len(order):
             search(order[n_done : n_done + n_next])
             n_done = min(n_done + n_next, len(order))
-            totals = nets[:, order[:n_done]].sum(axis=0) - entry
-            worst_kept = np.partition(totals, n_done - self.max_features)[n_done - self.max_features]
+            worst_kept = np.partition(ranks(order[:n_done]), n_done - self.max_features)[n_done - self.max_features]
             if n_done < len(order) and worst_kept > bounds[order[n_done]]:
                 break
             n_next = max(self.max_features, n_done // 2)
@@ -423,9 +469,7 @@ def bin_positions(
         return np.arange(offsets[-1], dtype=np.float64) - np.repeat(offsets[:-1], n_bins)
     if position == "rank":
         ranks = np.empty(len(weights))
-        for size in np.unique(
-            n_bins
-        ):  # tables of one size at a time: their sums start at zero, so none is lost
+        for size in np.unique(n_bins):  # tables of one size at a time: their sums start at zero, so none is lost
             bins = offsets[:-1][n_bins == size, None] + np.arange(size)
             ranks[bins] = np.cumsum(weights[bins], axis=1) - weights[bins] / 2
         return ranks

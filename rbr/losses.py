@@ -107,11 +107,13 @@ def robust_scale(y: np.ndarray, v: np.ndarray) -> float:
     Where more than half of the weight sits on one value this is 0, and the mean distance from the median
     takes its place (times 1.2533, again the standard deviation of a normal y); where y is constant, 1.
     """
-    distance = np.abs(y - weighted_quantile(y, v, 0.5))
+    median = weighted_quantile(y, v, 0.5)
+    distance = np.abs(y - median)
+    rounding = 1e-13 * abs(median)
     scale = 1.4826 * weighted_quantile(distance, v, 0.5)
-    if scale == 0:
+    if scale <= rounding:
         scale = 1.2533 * float(v @ distance) / float(v.sum())
-    return max(scale, 1e-100) if scale > 0 else 1.0
+    return max(scale, 1e-100) if scale > rounding else 1.0
 
 
 def _root_of_decreasing(
@@ -197,8 +199,11 @@ class Loss(ABC):
         """The prediction that belongs to raw scores z: in the units of y, for classes their probabilities."""
 
     @abstractmethod
-    def curvature_bound(self) -> float | None:
-        """The least upper bound on d2loss/dz2 over all y and z; None if there is none: backtrack."""
+    def curvature_bound(self, y=None, z=None) -> float | None:
+        """An upper bound on d2loss/dz2 (multinomial: on the Hessian); None if there is none: backtrack.
+
+        The bounds hold for all y and z; the arguments are there for a loss whose bound depends on them.
+        """
 
     # What follows from it ---------------------------------------------------------------------------------
 
@@ -381,7 +386,7 @@ class SquaredError(_IdentityLink):
 
     name: ClassVar[str] = "squared_error"
 
-    def curvature_bound(self):
+    def curvature_bound(self, y=None, z=None):
         return 1.0
 
     def _evaluate_block(self, y, z, values, residual, curvature):
@@ -484,7 +489,7 @@ class Huber(_Clipped):
     def _largest_residual(self):
         return self._zone()
 
-    def curvature_bound(self):
+    def curvature_bound(self, y=None, z=None):
         return 1.0
 
     def _evaluate_block(self, y, z, values, residual, curvature):
@@ -567,7 +572,7 @@ class Quantile(_Clipped):
     def _central_level(self):
         return self.level
 
-    def curvature_bound(self):
+    def curvature_bound(self, y=None, z=None):
         return 0.5 / self._zone()
 
     def _evaluate_block(self, y, z, values, residual, curvature):
@@ -628,7 +633,7 @@ class LogLoss(Loss):
         _require_two_classes(self, y[used])
         return y
 
-    def curvature_bound(self):
+    def curvature_bound(self, y=None, z=None):
         return 0.25
 
     def inverse_link(self, z):
@@ -670,7 +675,8 @@ class LogLoss(Loss):
             up, down, curvature_up, curvature_down = map(float, sums_at(c))
             if up > 0 and down > 0:
                 gap = math.log(up) - math.log(down)
-                return gap, gap / (curvature_up / up + curvature_down / down)
+                slope = curvature_up / up + curvature_down / down
+                return gap, gap / slope if slope > 0 else math.inf  # infinite: every row is beyond doubt
             return up - down, math.nan
 
         # The step after one of 1e-7 would be of the order of its square.
@@ -749,15 +755,16 @@ class Multinomial(Loss):
                 )
         return codes
 
-    def curvature_bound(self):
+    def curvature_bound(self, y=None, z=None):
         return 0.5
 
     def inverse_link(self, z):
-        return softmax(z, axis=1)
+        with np.errstate(under="ignore"):
+            return softmax(z, axis=1)
 
     def _evaluate_block(self, y, z, values, residual, curvature):
         # Classes by rows, so that every operation runs along the rows of the block.
-        shifted = np.ascontiguousarray(z.T)
+        shifted = np.array(z.T, order="C")
         shifted -= shifted.max(axis=0)
         of_class = (y, np.arange(y.shape[0]))
         score_of_class = shifted[of_class]
@@ -797,43 +804,38 @@ class Multinomial(Loss):
         return np.concatenate([[v @ values], shares, means, hessian.ravel()])
 
     def minimize_intercept(self, sums_at, start):
+        """Newton's method in a trust region, after at most three steps that need no curvature.
+
+        Those are log(share / mean probability), a half of Sinkhorn's iteration: it never raises the value,
+        it is exact if all rows have the same scores, and it brings back a start from which every row is
+        saturated.
+        """
         c = np.array(start, dtype=np.float64)
         c -= c.mean()
-        value, step = self._intercept_step(sums_at(c))
-        for _ in range(200):
+        n_classes, radius = c.shape[0], 1.0
+        sums = sums_at(c)
+        for iteration in range(500):
+            value, shares, means = sums[0], sums[1 : n_classes + 1], sums[n_classes + 1 : 2 * n_classes + 1]
+            score, hessian = shares - means, sums[2 * n_classes + 1 :].reshape(n_classes, n_classes)
+            with np.errstate(over="ignore", under="ignore"):
+                step = _newton_step_within(radius, hessian, score)
             size = np.abs(step).max()
-            # As for one score: the step after this one would be of the order of its square.
-            if size <= 1e-7 or np.abs(c).max() >= LARGEST_INTERCEPT:
+            if iteration < 3 and size >= 0.5:
+                with np.errstate(divide="ignore"):
+                    step = np.clip(np.log(shares), -700.0, 0.0) - np.clip(np.log(means), -700.0, 0.0)
+                step -= step.mean()
+                size = np.abs(step).max()
+            # As for one score: the step after one of 1e-8 would be of the order of its square.
+            if size <= 1e-8 or np.abs(c).max() >= LARGEST_INTERCEPT:
                 c = c + step
                 break
-            candidate_value, candidate_step = self._intercept_step(sums_at(c + step))
-            if candidate_value <= value + 1e-15 * abs(value) or size <= 1e-5:
-                c, value, step = c + step, candidate_value, candidate_step
+            candidate_sums = sums_at(c + step)
+            if candidate_sums[0] <= value + 1e-15 * abs(value) or size <= 1e-5:
+                c, sums = c + step, candidate_sums
+                radius = max(radius, 2 * size)
             else:
-                step = step / 2
+                radius = size / 4
         return c - c.mean()
-
-    def _intercept_step(self, sums) -> tuple[float, np.ndarray]:
-        """The value and a step downhill: Newton's where it is short, else log(share / mean probability).
-
-        The latter is a half of Sinkhorn's iteration: it never raises the value, it is exact if all rows
-        have the same scores, and it needs no curvature, which vanishes where the classes are told apart by
-        far.
-        """
-        n_classes = math.isqrt(sums.shape[0]) - 1
-        value, shares, means = sums[0], sums[1 : n_classes + 1], sums[n_classes + 1 : 2 * n_classes + 1]
-        hessian = sums[2 * n_classes + 1 :].reshape(n_classes, n_classes)
-        score = shares - means
-        try:
-            # H 1 = 0 and score.1 = 0: the ones make it regular, and a solution then has sum zero by itself.
-            step = np.linalg.solve(hessian + 1.0 / n_classes, score)
-        except np.linalg.LinAlgError:
-            step = np.full(n_classes, np.inf)
-        if not (np.abs(step).max() <= 1.0 and step @ score >= 0):
-            with np.errstate(divide="ignore"):
-                step = np.clip(np.log(shares), -700.0, 0.0) - np.clip(np.log(means), -700.0, 0.0)
-            step -= step.mean()
-        return float(value), step
 
     def constant_start(self, y, v, offset=None):
         shares = np.bincount(y, weights=v, minlength=self.n_outputs(y))
@@ -867,7 +869,7 @@ class _LogLink(Loss):
             )
         return y
 
-    def curvature_bound(self):
+    def curvature_bound(self, y=None, z=None):
         return None
 
     def inverse_link(self, z):
@@ -929,8 +931,9 @@ class _LogLink(Loss):
             return self.minimize_intercept(lambda _: at_start, start)
         # Some exponential is beyond the floats, or a row of weight zero is: add up logarithms instead.
         power = self._power()
-        up = logsumexp((1 - power) * z_without_intercept, b=v * y)
-        down = logsumexp((2 - power) * z_without_intercept, b=v)
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            up = logsumexp((1 - power) * z_without_intercept, b=v * y)
+            down = logsumexp((2 - power) * z_without_intercept, b=v)
         return float(np.clip(up - down, -LARGEST_INTERCEPT, LARGEST_INTERCEPT))
 
     def constant_start(self, y, v, offset=None):
@@ -1023,6 +1026,29 @@ def _integral(exponential, z, rate):
         return z
     # For a small rate exp - 1 has lost the digits that the division brings to the front.
     return (exponential - 1) / rate if rate > 0.125 else np.expm1(rate * z) / rate
+
+
+def _newton_step_within(radius, hessian, score):
+    """argmax of score.d - d'Hd/2 over ||d|| <= radius and sum(d) = 0, for a softmax: there H 1 = 0.
+
+    It is (H + m)^-1 score with the least m >= 0 for which it is short enough.
+    """
+    # The direction 1 gets a curvature of its own: there is no slope in it, and rounding has no say.
+    curvatures, axes = np.linalg.eigh(hessian + max(np.trace(hessian), 1e-300) / hessian.shape[0])
+    curvatures = np.maximum(curvatures, 1e-300)
+    slopes = (score - score.mean()) @ axes
+    step = slopes / curvatures
+    if not np.linalg.norm(step) <= radius:
+        low, high = 0.0, np.linalg.norm(slopes) / radius
+        for _ in range(60):
+            middle = (low + high) / 2
+            if np.linalg.norm(slopes / (curvatures + middle)) > radius:
+                low = middle
+            else:
+                high = middle
+        step = slopes / (curvatures + high)
+    step = axes @ step
+    return step - step.mean()
 
 
 # Names ----------------------------------------------------------------------------------------------------

@@ -56,9 +56,7 @@ def over_ranges(kernel: Callable[..., None], n_items: int, n_threads: int, *args
 def resolve_n_jobs(n_jobs: int | None) -> int:
     """The number of threads that n_jobs stands for: None is 1 unless a joblib context says more, -1 all cores."""
     if n_jobs is not None and (not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs == 0):
-        raise ValueError(
-            f"n_jobs is {n_jobs!r}; it must be None, a positive int, or negative (-1 = all cores)"
-        )
+        raise ValueError(f"n_jobs is {n_jobs!r}; it must be None, a positive int, or negative (-1 = all cores)")
     if "joblib" in sys.modules:
         # Inside a joblib context None means the context's choice, and a nested worker gets one thread.
         return sys.modules["joblib"].effective_n_jobs(n_jobs)

@@ -249,8 +249,8 @@ class _Space:
             blocks.append(cho_factor(block, lower=True) if len(block) else None)
 
         def precondition(r):
-            parts = [cho_solve(k, r[where]) if k is not None else r[where] for k, (*_, where) in zip(blocks, tables, strict=True)]
-            return np.concatenate(parts)
+            pairs = zip(blocks, tables, strict=True)
+            return np.concatenate([cho_solve(k, r[where]) if k is not None else r[where] for k, (*_, where) in pairs])
 
         def hessian_times(a):
             f = np.zeros(self.offsets[-1])

@@ -3,11 +3,12 @@
 Both minimise loss + ridge + jump cost over the constraint set. They see tables of n_coef numbers, an
 `Objective` for everything that needs rows and a `BoundConstraints` for everything that needs pieces.
 
-The default solver proposes and refits. (1) A proximal step from the current tables proposes features and
-pieces. (2) Newton refits within them (rbr.refit). (3) The result replaces the current tables only if the objective falls;
-otherwise the step is halved. (4) It stops when the step proposes what is already there. (5) With a limit on
-the features it then tries to swap a used feature for an unused one, and goes on from there if that pays.
-Looks at: rbr.objective, rbr.constraints, rbr.refit.  Seen by: rbr.estimators.
+The default solver proposes and refits. (1) A proximal step from the current tables proposes features and pieces.
+(2) Newton refits within them (rbr.refit). (3) The result replaces the current tables only if the objective falls;
+otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves): jumps
+to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It ends
+when none of them pays.
+Looks at: rbr.objective, rbr.constraints, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
 """
 
 from __future__ import annotations
@@ -17,25 +18,31 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbr.certificate import Certificate, certify
+from rbr.certificate import Certificate
 from rbr.checks import check_choice, check_int, check_nonnegative, check_real, check_vector
-from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints
+from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints, Prox
 from rbr.design import BinnedMatrix
 from rbr.losses import get_loss
+from rbr.moves import Proposal, shifts, swaps
 from rbr.objective import Objective, Point
 from rbr.parallel import resolve_n_jobs
 from rbr.refit import norm, refit, ridge, settle_empty_levels
 
 SOLVERS = ("auto", "algorithm1")
+KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 
-# A proposal must lower the objective by more than rounding to be accepted.
-DESCENT = 1e-12
+# A proposal must lower the objective by this part of its first value to be accepted: more than rounding, and so much that
+# separable classes, whose loss falls for ever, come to an end.
+DESCENT = 1e-10
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
+FIRST_FEATURES = 4
+SHIFTS_TRIED = 1
 NEWTON_TO_FINISH = 12
 # Rows from which the dispersion is estimated; with more, every k-th row.
 MAX_DISPERSION_ROWS = 20_000
@@ -103,7 +110,7 @@ class Solution:
     @cached_property
     def certificate(self) -> Certificate:
         """How good the answer is; computed when first asked for, by a few passes over the data."""
-        return certify(self._problem, self._point, self.labels, self.step_size, self.residual)
+        return Certificate(self._problem, self._point, self.labels, self.step_size, self.residual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +126,9 @@ class Problem:
     def n_threads(self) -> int:
         return self.objective.n_threads
 
-    def prox(self, f: np.ndarray, step: float):
-        return self.constraints.prox(f, step, self.scale, alpha=self.alpha, n_threads=self.n_threads)
+    def prox(self, f: np.ndarray, step: float, constraints: BoundConstraints | None = None) -> Prox:
+        constraints = self.constraints if constraints is None else constraints
+        return constraints.prox(f, step, self.scale, alpha=self.alpha, n_threads=self.n_threads)
 
     def cost(self, labels: np.ndarray, support: np.ndarray) -> float:
         """The jump cost of tables with the given pieces."""
@@ -128,6 +136,37 @@ class Problem:
 
     def value(self, point: Point, labels: np.ndarray) -> float:
         return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
+
+    @cached_property
+    def natural_step(self) -> float:
+        """The longest step that is safe for one table alone: 1 / (curvature bound * stretch of the geometry).
+
+        With `counts` weights a block X_j is an isometry and the stretch is 1. A loss without a bound lends its mean
+        curvature at the constant model.
+        """
+        objective, weights = self.objective, self.constraints.weights
+        bound = objective.loss.curvature_bound()
+        if bound is None:
+            constant = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
+            bound = float(objective.curvature(constant).sum(axis=0).max())
+        shares = objective.design.with_weights("counts").weights
+        stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
+        return 1.0 / max(bound * float(stretch), 1e-300)
+
+    def improve(self, proposal: Proposal | Prox, intercept, *, n_newton: int, tol: float):
+        """(point, labels, value) after a refit of proposed tables within their pieces."""
+        point = self.objective.point(proposal.f, proposal.support, intercept)
+        point, labels = refit(
+            self.objective,
+            self.constraints,
+            point,
+            proposal.labels,
+            alpha=self.alpha,
+            step=self.natural_step,
+            tol=tol,
+            max_newton=n_newton,
+        )
+        return point, labels, self.value(point, labels)
 
     def fixed_point_residual(self, point: Point, gradient: np.ndarray, step: float) -> float:
         return norm(point.f - self.prox(point.f - step * gradient, step).f, self.constraints.weights)
@@ -168,15 +207,6 @@ class _Recorder:
             raise _Stop
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """Where a solver stands."""
-
-    point: Point
-    labels: np.ndarray
-    value: float
-
-
 def _run_algorithm1(problem: Problem, start: Point, labels, step: float, max_iter: int, tol: float, recorder):
     """f <- P(f - mu grad) with a fixed step mu (paper, Algorithm 1)."""
     objective, weights = problem.objective, problem.constraints.weights
@@ -200,111 +230,58 @@ def _run_algorithm1(problem: Problem, start: Point, labels, step: float, max_ite
 
 
 def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_iter: int, tol: float, recorder):
-    """Propose by a proximal step, refit, accept if the objective falls; then swaps."""
+    """Propose by a proximal step, refit, accept if the objective falls; then single moves."""
     objective, constraints = problem.objective, problem.constraints
-    weights, alpha = constraints.weights, problem.alpha
-    entry_step = natural_step(problem, start)
-    step = longest = entry_step if step is None else step
-    state = _State(start, labels, problem.value(start, labels))
-    recorder.record(start, labels, step, np.nan)
-    residual, converged, n_iter = np.inf, False, 0
-    swaps = None
+    weights, limit = constraints.weights, constraints.max_features
+    step = longest = problem.natural_step if step is None else step
+    point, value = start, problem.value(start, labels)
+    least_descent = DESCENT * abs(value)
+    residual, converged = np.inf, False
+    recorder.record(point, labels, step, residual)
 
-    def improve(tables, support, pieces, n_newton):
-        point = objective.point(tables, support, state.point.intercept)
-        point, pieces = refit(
-            objective, constraints, point, pieces, alpha=alpha, step=longest, tol=0.1 * tol, max_newton=n_newton
-        )
-        return _State(point, pieces, problem.value(point, pieces))
-
-    def falls(new: _State) -> bool:
-        return new.value < state.value - DESCENT * max(abs(state.value), 1e-300)
+    def accept(proposal, n_newton):
+        """The refitted proposal if the objective falls by more than rounding, else None."""
+        new = problem.improve(proposal, point.intercept, n_newton=n_newton, tol=0.1 * tol)
+        return new if new[-1] < value - least_descent else None
 
     try:
-        while n_iter < max_iter:
-            point = state.point
+        for _ in range(max_iter):
             gradient = objective.gradient(point)
-            new, failed = None, []
+            # At the start every table can explain much of y alone; let few in at a time, and each finds its own share.
+            n_features = max(FIRST_FEATURES, 2 * len(point.support))
+            growing = constraints.with_max_features(n_features if limit is None else min(limit, n_features))
+            new, refused = None, []
             for _ in range(MAX_STEP_HALVINGS):
-                found = problem.prox(point.f - step * gradient, step)
+                found = problem.prox(point.f - step * gradient, step, growing)
                 residual = norm(found.f - point.f, weights)
                 converged = residual <= tol * max(norm(point.f, weights), 1e-12)
                 if converged:
                     break
-                if np.array_equal(found.labels, state.labels):
-                    new = improve(point.f, point.support, state.labels, NEWTON_TO_FINISH)
-                elif any(np.array_equal(found.labels, other) for other in failed):
-                    new = None
-                else:
-                    new = improve(found.f, found.support, found.labels, NEWTON_PER_PROPOSAL)
-                    failed.append(found.labels)
-                if new is not None and falls(new):
+                if np.array_equal(found.labels, labels):
+                    new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH)
+                elif not any(np.array_equal(found.labels, other) for other in refused):
+                    new = accept(found, NEWTON_PER_PROPOSAL)
+                    refused.append(found.labels)
+                if new is not None:
                     break
-                new = None
                 step /= 2
-            if new is None and constraints.max_features is not None and len(point.support) == constraints.max_features:
-                # The proposals have run dry; look for a feature that would do better in the place of a used one.
-                swaps = swaps if swaps is not None else _Swaps(problem, entry_step)
-                new = next((s for s in swaps.proposals(state, improve) if falls(s)), None)
-                converged = converged and new is None
+            if new is None:
+                moves = chain(
+                    islice(shifts(problem, point, labels), SHIFTS_TRIED),
+                    swaps(problem, point, labels, problem.natural_step) if len(point.support) == limit else (),
+                )
+                new = next((n for n in (accept(move, NEWTON_PER_PROPOSAL) for move in moves) if n is not None), None)
             if new is None:
                 break
-            state, n_iter = new, n_iter + 1
-            recorder.record(state.point, state.labels, step, residual)
+            point, labels, value = new
+            recorder.record(point, labels, step, residual)
             step = min(2 * step, longest)
+        else:
+            converged = False
     except _Stop:
-        residual = problem.fixed_point_residual(state.point, objective.gradient(state.point), step)
         converged = False
-    return state.point, state.labels, step, residual, converged
-
-
-def natural_step(problem: Problem, point: Point) -> float:
-    """The longest step that is safe for one table alone: 1 / (curvature bound of the loss * stretch of the geometry).
-
-    With `counts` weights a block X_j is an isometry and the stretch is 1; where the loss has no bound its mean curvature
-    at the constant model stands in.
-    """
-    objective = problem.objective
-    bound = objective.loss.curvature_bound()
-    if bound is None:
-        bound = float(objective.curvature(point).sum(axis=0).max())
-    shares = objective.design.with_weights("counts").weights
-    weights = problem.constraints.weights
-    stretch = float(np.divide(shares, weights, out=np.zeros_like(shares), where=weights > 0).max(initial=1.0))
-    return 1.0 / max(bound * max(stretch, 1.0), 1e-300)
-
-
-class _Swaps:
-    """Local search as L0 solvers do it: take one used feature out, and let the best feature in."""
-
-    def __init__(self, problem: Problem, step: float):
-        self.problem, self.step = problem, step
-        self.one = problem.constraints.with_max_features(1)
-
-    def proposals(self, state: _State, improve):
-        """Refitted states with one feature replaced, the least important feature first."""
-        problem, point = self.problem, state.point
-        constraints, objective = problem.constraints, problem.objective
-        squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
-        importance = np.array([squares[constraints.offsets[j] : constraints.offsets[j + 1]].sum() for j in point.support])
-        for j in point.support[np.argsort(importance, kind="stable")]:
-            kept = point.support[point.support != j]
-            tables, labels = point.f.copy(), state.labels.copy()
-            out = slice(constraints.offsets[j], constraints.offsets[j + 1])
-            tables[out], labels[out] = 0.0, -1
-            gradient = objective.gradient(objective.point(tables, kept, point.intercept))
-            entering = -self.step * gradient
-            for used in kept:
-                entering[constraints.offsets[used] : constraints.offsets[used + 1]] = 0.0
-            found = self.one.prox(
-                entering, self.step, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads
-            )
-            if len(found.support) == 0 or found.support[0] == j:
-                continue
-            new = int(found.support[0])
-            bins = slice(constraints.offsets[new], constraints.offsets[new + 1])
-            tables[bins], labels[bins] = found.f[bins], found.labels[bins]
-            yield improve(tables, np.sort(np.append(kept, new)), labels, NEWTON_PER_PROPOSAL)
+        residual = problem.fixed_point_residual(point, objective.gradient(point), step)
+    return point, labels, step, residual, converged
 
 
 _RUNNERS = {"auto": _run_auto, "algorithm1": _run_algorithm1}
@@ -401,7 +378,7 @@ def solve(
     start, labels = _start(problem, warm_start)
     step = None if step_size == "auto" else float(step_size)
     if solver == "algorithm1" and step is None:
-        step = natural_step(problem, start)
+        step = problem.natural_step
     recorder = _Recorder(problem, verbose, callback)
     point, labels, step, residual, converged = _RUNNERS[solver](problem, start, labels, step, max_iter, tol, recorder)
     if not converged and tol > 0:
@@ -409,8 +386,8 @@ def solve(
 
         size = max(norm(point.f, bound.weights), 1e-12)
         warnings.warn(
-            f"not converged after {len(recorder.history) - 1} iterations: a step of {step:.3g} still moves the tables by "
-            f"{residual / size:.2e} of their norm, and tol is {tol:.2e}; raise max_iter, or tol",
+            f"not converged after {len(recorder.history) - 1} iterations: a step of {step:.3g} still moves the tables "
+            f"by {residual / size:.2e} of their norm, and tol is {tol:.2e}; raise max_iter, or tol",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -492,7 +469,7 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     5%, at most four times. It depends on data, loss and shapes, not on a step, a limit or a start.
     """
     loss = objective.loss
-    if loss.has_known_dispersion:
+    if loss.name in KNOWN_DISPERSION:
         return 1.0
     n_rows = objective.design.n_rows
     if n_rows > MAX_DISPERSION_ROWS:
@@ -508,7 +485,7 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
             offset=None if objective.offset is None else objective.offset[rows],
             n_threads=objective.n_threads,
         )
-        constraints = constraints.with_weights(design.weights)
+        constraints = constraints.on(design.weights)
     constraints = constraints.without_limits(DEFAULT_JUMP_COST)
     y, v, n = objective.y, objective.row_weights, objective.n_total
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))

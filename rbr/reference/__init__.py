@@ -29,4 +29,13 @@ lambda         scale                  dispersion / n, the unit of the jump cost
 
 from rbr.reference import kernels
 
-__all__ = ["kernels"]
+__all__ = ["kernels", "solve"]
+
+
+def __getattr__(name: str):
+    # The oracle needs scipy.sparse and scipy.optimize; `import rbr` does not.
+    if name == "solve":
+        from rbr.reference.algorithm1 import solve
+
+        return solve
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

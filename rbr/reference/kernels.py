@@ -5,10 +5,20 @@ A kernel computes one range first <= … < last of what it is asked for, and wri
 
 import numpy as np
 
+from rbr.reference.binning import binomial_bins, codes_of, describe_bins, distinct_values, regular_bins
 from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 
-__all__ = ["center_tables", "gram", "matvec", "prox_tables", "rmatvec"]
+__all__ = [
+    "center_tables",
+    "cut_binomial",
+    "cut_regular",
+    "encode",
+    "gram",
+    "matvec",
+    "prox_tables",
+    "rmatvec",
+]
 
 
 def matvec(
@@ -110,3 +120,59 @@ def prox_tables(
             price,
             greedy,
         )
+
+
+def cut_regular(
+    values,  # IN  (n_features, n_values), each row ascending, NaN last
+    weights,  # IN  (n_features, n_values) above 0, or (n_features, 0): every weight is 1
+    max_bins,  # IN  (n_features,) int64
+    edges,  # OUT (n_features, >= n_bins - 1), the rows first <= j < last
+    positions,  # OUT (n_features, >= n_bins), likewise: mean of the values in each bin
+    n_bins,  # OUT (n_features,) int64, likewise
+    first,
+    last,
+):
+    """Bins of equal weight, with heavy values in bins of their own."""
+    for j in range(first, last):
+        distinct, weight = distinct_values(values[j], _weights_of(values, weights, j))
+        _write_bins(distinct, weight, regular_bins(weight, max_bins[j]), edges[j], positions[j], n_bins, j)
+
+
+def cut_binomial(
+    values,  # IN  (n_features, n_values), each row ascending, NaN last
+    weights,  # IN  (n_features, n_values) above 0, or (n_features, 0): every weight is 1
+    cuts,  # IN  (n_features, max_bins - 1), each row ascending: cumulated weights to cut at
+    edges,  # OUT (n_features, >= n_bins - 1), the rows first <= j < last
+    positions,  # OUT (n_features, >= n_bins), likewise: mean of the values in each bin
+    n_bins,  # OUT (n_features,) int64, likewise
+    first,
+    last,
+):
+    """Bins that end at the given cumulated weights."""
+    for j in range(first, last):
+        distinct, weight = distinct_values(values[j], _weights_of(values, weights, j))
+        _write_bins(distinct, weight, binomial_bins(weight, cuts[j]), edges[j], positions[j], n_bins, j)
+
+
+def _weights_of(values, weights, j):
+    return weights[j] if weights.shape[1] else np.ones(values.shape[1])
+
+
+def _write_bins(distinct, weight, bins, edges, positions, n_bins, j):
+    edges_found, means = describe_bins(distinct, weight, bins)
+    n_bins[j] = len(means)
+    edges[: len(edges_found)] = edges_found
+    positions[: len(means)] = means
+
+
+def encode(
+    values,  # IN  (n_rows, n_features), any strides
+    edges,  # IN  the edges of all features, ascending within each
+    edge_offsets,  # IN  (n_features + 1,) int64, where each feature's edges lie in `edges`
+    codes,  # OUT (n_features, n_rows) uint8 or uint16, the columns first <= i < last
+    first,
+    last,
+):
+    """codes[j, i] = number of edges of feature j below values[i, j]; for NaN one more than it has edges."""
+    for j in range(values.shape[1]):
+        codes[j, first:last] = codes_of(values[first:last, j], edges[edge_offsets[j] : edge_offsets[j + 1]])

@@ -1,0 +1,382 @@
+"""Binning, compiled: cutting sorted columns into bins, and finding the bin of a number.
+
+The half-open rule: a number x has the code k if edges[k - 1] < x <= edges[k]; that is, its code is the
+number of edges below it. NaN has the code one past the ordered bins.
+"""
+
+import numpy as np
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int64_t, uint8_t, uint16_t
+from libc.string cimport memcpy
+
+ctypedef fused real_t:
+    float
+    double
+
+ctypedef fused code_t:
+    uint8_t
+    uint16_t
+
+cdef enum:
+    TILE_FEATURES = 64        # encoded together: their look-up tables (6 kB at 255 bins) share a cache
+    TILE_EDGES = 65536
+    BLOCK_ROWS = 128
+    MIN_ROWS_FOR_CELLS = 512  # for fewer rows the cells cost more than they save
+    CELLS_PER_EDGE = 8
+    MAX_CELLS = 16384
+
+
+def cut_regular(
+    const real_t[:, ::1] values,    # IN  (n_features, n_values), each row ascending, NaN last
+    const double[:, ::1] weights,   # IN  (n_features, n_values) above 0, or (n_features, 0): all are 1
+    const int64_t[::1] max_bins,    # IN  (n_features,)
+    double[:, ::1] edges,           # OUT (n_features, >= n_bins - 1), the rows first <= j < last
+    double[:, ::1] positions,       # OUT (n_features, >= n_bins), likewise: mean of the values in each bin
+    int64_t[::1] n_bins,            # OUT (n_features,), likewise
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """Bins of equal weight, with heavy values in bins of their own: see the twin in rbr.reference."""
+    cdef Py_ssize_t n_values = values.shape[1], j, n_distinct
+    cdef double[::1] distinct = np.empty(n_values)
+    cdef double[::1] weight = np.empty(n_values)
+    cdef uint8_t[::1] heavy = np.empty(n_values, dtype=np.uint8)
+    cdef int64_t[::1] starts = np.empty(n_values + 1, dtype=np.int64)
+    cdef double[::1] bin_weight = np.empty(n_values + 1)
+    with nogil:
+        for j in range(first, last):
+            n_distinct = _distinct(values, weights, j, distinct, weight)
+            n_bins[j] = _start_regular(weight, n_distinct, max_bins[j], heavy, starts, bin_weight)
+            _describe(distinct, weight, n_distinct, starts, n_bins[j], edges[j], positions[j])
+
+
+def cut_binomial(
+    const real_t[:, ::1] values,    # IN  (n_features, n_values), each row ascending, NaN last
+    const double[:, ::1] weights,   # IN  (n_features, n_values) above 0, or (n_features, 0): all are 1
+    const double[:, ::1] cuts,      # IN  (n_features, max_bins - 1), ascending: cumulated weights to cut at
+    double[:, ::1] edges,           # OUT (n_features, >= n_bins - 1), the rows first <= j < last
+    double[:, ::1] positions,       # OUT (n_features, >= n_bins), likewise: mean of the values in each bin
+    int64_t[::1] n_bins,            # OUT (n_features,), likewise
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """Bins that end at the given cumulated weights: see the twin in rbr.reference."""
+    cdef Py_ssize_t n_values = values.shape[1], n_cuts = cuts.shape[1], j, i, k, n_distinct
+    cdef double before
+    cdef double[::1] distinct = np.empty(n_values)
+    cdef double[::1] weight = np.empty(n_values)
+    cdef int64_t[::1] starts = np.empty(n_values + 1, dtype=np.int64)
+    cdef bint new
+    with nogil:
+        for j in range(first, last):
+            n_distinct = _distinct(values, weights, j, distinct, weight)
+            n_bins[j] = 0
+            before, k = 0.0, 0
+            for i in range(n_distinct):
+                new = i == 0
+                while k < n_cuts and cuts[j, k] <= before + 0.5 * weight[i]:
+                    new = True
+                    k += 1
+                if new:
+                    starts[n_bins[j]] = i
+                    n_bins[j] += 1
+                before += weight[i]
+            n_bins[j] = max(n_bins[j], 1)
+            _describe(distinct, weight, n_distinct, starts, n_bins[j], edges[j], positions[j])
+
+
+cdef Py_ssize_t _distinct(
+    const real_t[:, ::1] values,
+    const double[:, ::1] weights,
+    Py_ssize_t j,
+    double[::1] distinct,           # OUT
+    double[::1] weight,             # OUT
+) noexcept nogil:
+    """The distinct finite values of row j with their summed weights; returns how many there are."""
+    cdef Py_ssize_t i, n = 0
+    cdef bint weighted = weights.shape[1] > 0
+    cdef double x
+    for i in range(values.shape[1]):
+        x = values[j, i]
+        if x == -INFINITY:
+            continue
+        if not x < INFINITY:
+            break
+        if n == 0 or x != distinct[n - 1]:
+            distinct[n] = x
+            weight[n] = 0.0
+            n += 1
+        weight[n - 1] += weights[j, i] if weighted else 1.0
+    return n
+
+
+cdef Py_ssize_t _start_regular(
+    const double[::1] weight,
+    Py_ssize_t n_distinct,
+    Py_ssize_t max_bins,
+    uint8_t[::1] heavy,             # SCRATCH
+    int64_t[::1] starts,            # OUT index of the first distinct value of each bin
+    double[::1] bin_weight,         # SCRATCH
+) noexcept nogil:
+    """Where the regular bins start; returns how many there are."""
+    cdef Py_ssize_t i, k, last_k, lightest, found, n_bins, light_bins = max_bins
+    cdef double light_weight, limit, before
+    if n_distinct <= max_bins:
+        for i in range(n_distinct):
+            starts[i] = i
+        return max(n_distinct, 1)
+
+    # 1. Heavy values: heavier than an equal share of the bins that are left. The share shrinks as they leave.
+    for i in range(n_distinct):
+        heavy[i] = 0
+    light_weight = _light_weight(weight, heavy, n_distinct)
+    while light_bins > 1:
+        limit = light_weight / light_bins
+        found = 0
+        for i in range(n_distinct):
+            if not heavy[i] and weight[i] > limit:
+                heavy[i] = 1
+                found += 1
+        if found == 0:
+            break
+        light_bins = max(light_bins - found, 1)
+        light_weight = _light_weight(weight, heavy, n_distinct)
+
+    # 2. The rest is cut by its own mid-ranks; a bin ends at a heavy value.
+    n_bins, last_k, before = 0, -1, 0.0
+    for i in range(n_distinct):
+        if heavy[i]:
+            k = -1
+        else:
+            k = <Py_ssize_t> ((before + 0.5 * weight[i]) * light_bins / light_weight)
+            k = min(k, light_bins - 1)
+            before += weight[i]
+        if heavy[i] or k != last_k:
+            starts[n_bins] = i
+            bin_weight[n_bins] = 0.0
+            n_bins += 1
+        bin_weight[n_bins - 1] += weight[i]
+        last_k = k
+
+    # 3. Heavy values may have split too many bins: join the lightest neighbours, the leftmost of equals.
+    while n_bins > max_bins:
+        lightest = 0
+        for k in range(1, n_bins - 1):
+            if bin_weight[k] + bin_weight[k + 1] < bin_weight[lightest] + bin_weight[lightest + 1]:
+                lightest = k
+        bin_weight[lightest] += bin_weight[lightest + 1]
+        n_bins -= 1
+        for k in range(lightest + 1, n_bins):
+            bin_weight[k] = bin_weight[k + 1]
+            starts[k] = starts[k + 1]
+    return n_bins
+
+
+cdef double _light_weight(const double[::1] weight, const uint8_t[::1] heavy, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double total = 0.0
+    for i in range(n):
+        if not heavy[i]:
+            total += weight[i]
+    return total
+
+
+cdef void _describe(
+    const double[::1] distinct,
+    const double[::1] weight,
+    Py_ssize_t n_distinct,
+    const int64_t[::1] starts,
+    Py_ssize_t n_bins,
+    double[::1] edges,              # OUT
+    double[::1] positions,          # OUT
+) noexcept nogil:
+    """The edges between the bins, and the mean in each bin."""
+    cdef Py_ssize_t i, k, start, stop
+    cdef double total, mean
+    if n_distinct == 0:
+        positions[0] = 0.0
+        return
+    for k in range(n_bins):
+        start = starts[k]
+        stop = starts[k + 1] if k + 1 < n_bins else n_distinct
+        if k > 0:
+            edges[k - 1] = _between(distinct[start - 1], distinct[start])
+        total = 0.0
+        for i in range(start, stop):
+            total += weight[i]
+        # Shares times values cannot overflow before the last bit; rounding must not leave the bin.
+        mean = 0.0
+        for i in range(start, stop):
+            mean += weight[i] / total * distinct[i]
+        positions[k] = min(max(mean, distinct[start]), distinct[stop - 1])
+
+
+cdef inline double _between(double left, double right) noexcept nogil:
+    """A number m with left <= m < right, halfway but for rounding, and without overflow."""
+    cdef double middle = left + right
+    if -INFINITY < middle < INFINITY:
+        middle = 0.5 * middle
+    else:
+        middle = 0.5 * left + 0.5 * right
+    return middle if middle < right else left
+
+
+cdef struct Search:
+    # The edges below a number are those in cells before its own, counted beforehand, and some in its own.
+    double low                    # the first edge
+    int64_t key                   # bits of the distance from `low` at which cell 0 ends, less one cell
+    int shift                     # a cell holds 2 ** shift neighbouring numbers
+    int64_t last_cell
+    const uint16_t* below         # below[c]: number of edges in the cells before c
+    const double* edges           # padded with +inf, so that a search by halving stays inside
+    Py_ssize_t half               # the first step of that search; 0 if there is nothing to search
+    Py_ssize_t nan_code
+
+
+def encode(
+    const real_t[:, :] values,      # IN  (n_rows, n_features), any strides
+    const double[::1] edges,        # IN  the edges of all features, ascending within each
+    const int64_t[::1] edge_offsets,  # IN  (n_features + 1,) where each feature's edges lie in `edges`
+    code_t[:, ::1] codes,           # OUT (n_features, n_rows), the columns first <= i < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """codes[j, i] = number of edges of feature j below values[i, j]; for NaN one more than it has edges.
+
+    A binary search halves the edges eight times for 255 bins. Cells save most of that. The cell of x is taken
+    from the bits of x - low: bits of positive doubles sort as the doubles do, so the cell is monotone in x,
+    rounding included. Edges in cells before it are below x, edges in cells behind it are not, and its own
+    cell holds one or two as a rule. Cells of equally many doubles are narrow near the first edge, wide in a
+    long tail, as quantiles are. Nothing branches on the data, so the processor works on many numbers at once.
+    """
+    cdef Py_ssize_t n_features = values.shape[1], most_edges = 0, t, b, j0, j1, j, i0, n
+    if first >= last or n_features == 0:
+        return
+    for j in range(n_features):
+        most_edges = max(most_edges, edge_offsets[j + 1] - edge_offsets[j])
+    cdef Py_ssize_t max_cells = min(<Py_ssize_t> MAX_CELLS, CELLS_PER_EDGE * most_edges + 2)
+    if last - first < MIN_ROWS_FOR_CELLS:
+        max_cells = 1
+    cdef Py_ssize_t tile = min(<Py_ssize_t> TILE_FEATURES, TILE_EDGES // (most_edges + 1))
+    tile = max(1, min(tile, n_features))
+    # Tiles of equal width rather than a narrow last one.
+    cdef Py_ssize_t n_tiles = (n_features + tile - 1) // tile
+    tile = (n_features + n_tiles - 1) // n_tiles
+    cdef uint16_t[:, ::1] below = np.empty((tile, max_cells), dtype=np.uint16)
+    cdef double[:, ::1] padded = np.empty((tile, 3 * most_edges + 2))
+    cdef uint8_t[:, ::1] memory = np.empty((tile, sizeof(Search)), dtype=np.uint8)
+    cdef Search* searches = <Search*> &memory[0, 0]
+    # A table kept by rows is read once: a block of its rows stays in the cache while the features take turns.
+    cdef Py_ssize_t n_block = BLOCK_ROWS if values.strides[1] < values.strides[0] else last - first
+    cdef Py_ssize_t n_blocks = (last - first + n_block - 1) // n_block
+    with nogil:
+        for t in range(n_tiles):
+            j0, j1 = t * tile, min((t + 1) * tile, n_features)
+            for j in range(j0, j1):
+                _prepare(
+                    edges, edge_offsets[j], edge_offsets[j + 1] - edge_offsets[j], max_cells,
+                    &searches[j - j0], &below[j - j0, 0], &padded[j - j0, 0],
+                )
+            for b in range(n_blocks):
+                i0 = first + b * n_block
+                n = min(n_block, last - i0)
+                for j in range(j0, j1):
+                    _encode_run(&values[i0, j], values.strides[0], n, &searches[j - j0], &codes[j, i0])
+
+
+cdef inline int64_t _bits(double x) noexcept nogil:
+    cdef int64_t bits
+    memcpy(&bits, &x, sizeof(double))
+    return bits
+
+
+cdef inline Py_ssize_t _cell(double x, double low, int64_t key, int shift, int64_t last_cell) noexcept nogil:
+    cdef double distance = x - low
+    distance = distance if distance > 0.0 else 0.0  # NaN too
+    cdef int64_t cell = (_bits(distance) - key) >> shift
+    cell = cell if cell > 0 else 0
+    return cell if cell < last_cell else last_cell
+
+
+cdef void _prepare(
+    const double[::1] edges,
+    Py_ssize_t start,
+    Py_ssize_t n_edges,
+    Py_ssize_t max_cells,
+    Search* search,                 # OUT
+    uint16_t* below,                # OUT (max_cells,)
+    double* padded,                 # OUT (3 * n_edges + 2,)
+) noexcept nogil:
+    cdef Py_ssize_t k, c, in_cell, n_below = 0, most = 0, half = 0
+    cdef int64_t nearest = 0, farthest = 0
+    search.low = edges[start] if n_edges > 0 else 0.0
+    search.shift = 0
+    if n_edges > 1:
+        nearest = _bits(edges[start + 1] - search.low)
+        farthest = _bits(edges[start + n_edges - 1] - search.low)
+    while ((farthest - nearest) >> search.shift) + 2 > max_cells and search.shift < 62:
+        search.shift += 1
+    search.key = nearest - ((<int64_t> 1) << search.shift)
+    search.last_cell = min(max_cells - 1, ((farthest - nearest) >> search.shift) + 1)
+    for c in range(search.last_cell + 1):
+        below[c] = 0
+    for k in range(n_edges):
+        below[_cell(edges[start + k], search.low, search.key, search.shift, search.last_cell)] += 1
+        padded[k] = edges[start + k]
+    for c in range(search.last_cell + 1):
+        in_cell = below[c]
+        most = max(most, in_cell)
+        below[c] = <uint16_t> n_below
+        n_below += in_cell
+    # The smallest power of two with 2 * half - 1 >= most.
+    while 2 * half < most + 1 and most > 0:
+        half = max(2 * half, 1)
+    for k in range(n_edges, n_edges + 2 * half):
+        padded[k] = INFINITY
+    search.below = below
+    search.edges = padded
+    search.half = half
+    search.nan_code = n_edges + 1
+
+
+cdef void _encode_run(
+    const real_t* source,
+    Py_ssize_t stride,              # in bytes
+    Py_ssize_t n,
+    const Search* search,
+    code_t* codes,                  # OUT (n,)
+) noexcept nogil:
+    # Copies of the fields: for all the compiler knows, a write to codes, which are bytes, changes them.
+    cdef double low = search.low, x
+    cdef int64_t key = search.key, last_cell = search.last_cell
+    cdef int shift = search.shift
+    cdef const uint16_t* below = search.below
+    cdef const double* edges = search.edges
+    cdef Py_ssize_t top = search.half, nan_code = search.nan_code, half, code, i
+    cdef const char* place = <const char*> source
+    if top == 1:
+        for i in range(n):
+            x = (<const real_t*> place)[0]
+            place += stride
+            code = below[_cell(x, low, key, shift, last_cell)]
+            code += edges[code] < x
+            codes[i] = <code_t> (code if x == x else nan_code)
+    elif top == 2:
+        for i in range(n):
+            x = (<const real_t*> place)[0]
+            place += stride
+            code = below[_cell(x, low, key, shift, last_cell)]
+            code += 2 * (edges[code + 1] < x)
+            code += edges[code] < x
+            codes[i] = <code_t> (code if x == x else nan_code)
+    else:
+        for i in range(n):
+            x = (<const real_t*> place)[0]
+            place += stride
+            code = below[_cell(x, low, key, shift, last_cell)]
+            half = top
+            while half > 0:
+                code += half * (edges[code + half - 1] < x)
+                half >>= 1
+            codes[i] = <code_t> (code if x == x else nan_code)

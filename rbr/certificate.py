@@ -1,0 +1,113 @@
+"""How good an answer is: what a local search around it, and the fit without limits, would gain.
+
+A non-convex problem has no duality gap to show. Instead a certificate says that the point is a fixed point (and
+up to what), that no single swap of features and no single move of a jump would lower the objective (or by how
+much one would), and how far the objective lies above that of the unrestricted binned fit, which no tables can beat.
+Looks at: rbr.moves, rbr.objective.  Seen by: rbr.solver.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import minimize
+
+from rbr.moves import Shift, Swap, shifts, swaps
+from rbr.objective import Point
+from rbr.refit import norm, ridge
+
+# The predicted gains of moves are nearly exact; only the best few are refitted.
+SHIFTS_TRIED = 5
+NEWTON_STEPS = 4
+UNRESTRICTED_ITERATIONS = 200
+
+
+class Certificate:
+    """Evidence about a solution; each part is computed when it is first asked for.
+
+    Attributes
+    ----------
+    residual : float
+        ||f - P(f - step * gradient)||_w.
+    relative_residual : float
+        The same over ||f||_w.
+    step : float
+        The step at which the residual was taken.
+    objective : float
+        Loss + ridge + jump cost of the solution.
+    swap : tuple (Swap or None, float)
+        The best swap of a used for an unused feature, and by how much it would lower the objective once refitted;
+        at most 0 if none would. One pass over the data for each used feature.
+    shift : tuple (Shift or None, float)
+        The best move of one jump, likewise.
+    unrestricted : float
+        Loss + ridge of the best tables without any limit, as far as a few hundred L-BFGS steps reach.
+    gap : float
+        objective - unrestricted: what all the limits together cost.
+    """
+
+    def __init__(self, problem, point: Point, labels: np.ndarray, step: float, residual: float):
+        self._problem, self._point, self._labels = problem, point, labels
+        self.step, self.residual = step, residual
+        self.relative_residual = residual / max(norm(point.f, problem.constraints.weights), 1e-12)
+        self.objective = problem.value(point, labels)
+
+    def __repr__(self) -> str:
+        (swap, swap_gain), (shift, shift_gain) = self.swap, self.shift
+        return (
+            f"Certificate(objective={self.objective:.8g}, relative_residual={self.relative_residual:.1e} at step "
+            f"{self.step:.3g}, best swap {swap} gains {swap_gain:.2e}, best shift {shift} gains {shift_gain:.2e}, "
+            f"gap to the unrestricted fit {self.gap:.6g})"
+        )
+
+    @property
+    def is_local_optimum(self) -> bool:
+        """Whether no single swap and no single move of a jump lowers the objective by more than rounding."""
+        return max(self.swap[1], self.shift[1]) <= 1e-9 * max(abs(self.objective), 1e-300)
+
+    @cached_property
+    def swap(self) -> tuple[Swap | None, float]:
+        return self._best(swaps(self._problem, self._point, self._labels, self._problem.natural_step))
+
+    @cached_property
+    def shift(self) -> tuple[Shift | None, float]:
+        proposals = shifts(self._problem, self._point, self._labels)
+        return self._best(proposal for proposal, _ in zip(proposals, range(SHIFTS_TRIED), strict=False))
+
+    def _best(self, proposals):
+        best = (None, 0.0)
+        for proposal in proposals:
+            *_, value = self._problem.improve(proposal, self._point.intercept, n_newton=NEWTON_STEPS, tol=1e-9)
+            gain = self.objective - value
+            if best[0] is None or gain > best[1]:
+                best = (proposal.change, gain)
+        return best
+
+    @cached_property
+    def unrestricted(self) -> float:
+        problem, objective = self._problem, self._problem.objective
+        weights, alpha = problem.constraints.weights, problem.alpha
+        everything = np.arange(objective.design.n_features)
+        root = np.sqrt(weights)
+        root = root if self._point.f.ndim == 1 else root[:, None]
+
+        def value_and_gradient(coordinates):  # coordinates = f sqrt(w), in which the geometry is plain
+            f = np.divide(
+                coordinates.reshape(self._point.f.shape), root, out=np.zeros(self._point.f.shape), where=root > 0
+            )
+            point, gradient = objective.point_and_gradient(f, everything, self._point.intercept)
+            return point.loss + ridge(f, weights, alpha), ((gradient + alpha * f) * root).ravel()
+
+        found = minimize(
+            value_and_gradient,
+            (self._point.f * root).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": UNRESTRICTED_ITERATIONS, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-9},
+        )
+        return float(found.fun)
+
+    @property
+    def gap(self) -> float:
+        return self.objective - self.unrestricted

@@ -1,0 +1,214 @@
+"""The `rbr` command. A subcommand is one entry of COMMANDS: its name, its arguments, and what it runs.
+
+Looks at: everything, but only once a subcommand runs, so that `rbr --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import rbr
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand: `add_arguments` fills its parser, `run` turns what was parsed into an exit code."""
+
+    name: str
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv`, by default the process's own, and return its exit code."""
+    parser = argparse.ArgumentParser(prog="rbr", description="Sparse additive models that are accurate and readable.")
+    parser.add_argument("--version", action="version", version=f"rbr {rbr.__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(command.name, help=command.summary, description=command.summary)
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    arguments = parser.parse_args(argv)
+    return arguments.run(arguments)
+
+
+def whole_number(low: int) -> Callable[[str], int]:
+    """An argument type: an integer that is at least `low`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = None
+        if value is None or value < low:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer, at least {low}")
+        return value
+
+    return parse
+
+
+# ---------------------------------------------------------------- rbr versions
+
+
+def _add_versions_arguments(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _run_versions(arguments: argparse.Namespace) -> int:
+    rbr.show_versions()
+    return 0
+
+
+# ---------------------------------------------------------------- rbr demo
+
+DEMO_BINS = 40
+DEMO_PIECES = 8
+DEMO_STEPS = 100
+DEMO_PICTURE = "rbr-demo.png"
+
+
+def _add_demo_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--n-rows", type=whole_number(DEMO_BINS), default=2000, help="default: %(default)s")
+    parser.add_argument("--n-features", type=whole_number(1), default=100, help="default: %(default)s")
+    parser.add_argument(
+        "--n-informative",
+        type=whole_number(1),
+        default=10,
+        help="features that act on the target, and features to look for; default: %(default)s",
+    )
+    parser.add_argument("--seed", type=whole_number(0), default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--out",
+        metavar="FILE.png",
+        help=f"where to save the picture; default: {DEMO_PICTURE}, if matplotlib is there",
+    )
+
+
+def _run_demo(arguments: argparse.Namespace) -> int:
+    if arguments.n_informative > arguments.n_features:
+        print(
+            f"rbr demo: --n-informative is {arguments.n_informative}; it must be at most --n-features, "
+            f"{arguments.n_features}",
+            file=sys.stderr,
+        )
+        return 2
+    data, solution, curves = fit_planted(
+        arguments.n_rows, arguments.n_features, arguments.n_informative, arguments.seed
+    )
+    print(
+        f"Planted {arguments.n_informative} of {arguments.n_features} features in {arguments.n_rows} rows "
+        f"(seed {arguments.seed}).\n"
+        f"Algorithm 1, {DEMO_STEPS} steps of size 1 on {DEMO_BINS} bins: at most {arguments.n_informative} "
+        f"features of at most {DEMO_PIECES} pieces.\n"
+        f"Loss from {solution.loss_path[0]:.4g} to {solution.loss_path[-1]:.4g}.\n"
+    )
+    print("feature  planted  found  true curve's sd  error of the curve")
+    for curve in curves:
+        planted, found = ("yes" if answer else "no" for answer in (curve.planted, curve.found))
+        error = f"{curve.error:.1%}" if curve.planted else "-"
+        print(f"{curve.feature:7d}  {planted:>7}  {found:>5}  {curve.size:15.3f}  {error:>18}")
+    hits = sum(curve.planted and curve.found for curve in curves)
+    extra = sum(curve.found and not curve.planted for curve in curves)
+    print(f"\nFound {hits} of {arguments.n_informative} planted features, and {extra} that were not planted.")
+    return _save_demo_picture(data, curves, arguments.out)
+
+
+@dataclass(frozen=True)
+class DemoCurve:
+    """What the demo learned of one feature that was planted, found, or both.
+
+    Over the rows, `values` are the learned values, `truth` is the true curve less its mean, `size` its
+    standard deviation, and `error` is ||values - truth|| / ||truth||: 1 for a curve that was missed.
+    """
+
+    feature: int
+    planted: bool
+    found: bool
+    values: object
+    truth: Callable
+    size: float
+    error: float
+
+
+def fit_planted(n_rows: int, n_features: int, n_informative: int, seed: int):
+    """Plant the paper's model, fit it with Algorithm 1, and set each learned curve beside the true one."""
+    import numpy as np
+
+    from rbr.datasets import make_planted
+
+    data = make_planted(n_rows, n_features, n_informative, random_state=seed)
+    B = rbr.Binner(max_bins=DEMO_BINS).fit(data.X).transform(data.X)
+    solution = rbr.solve(
+        B,
+        data.y,
+        loss="squared_error",
+        constraints=rbr.Constraints(max_features=n_informative, max_segments=DEMO_PIECES),
+        solver="algorithm1",
+        step_size=1.0,
+        max_iter=DEMO_STEPS,
+        tol=0.0,  # all the steps, as in the paper
+    )
+    functions = dict(zip(data.support.tolist(), data.functions, strict=True))
+    found = set(solution.support.tolist())
+    curves = []
+    for j in sorted(found | functions.keys()):
+        table = solution.f[B.offsets[j] : B.offsets[j + 1]]
+        values = table[B.codes[j]]
+        function = functions.get(j, np.zeros_like)
+        mean = function(data.X[:, j]).mean()
+
+        def truth(x, function=function, mean=mean):
+            return function(x) - mean
+
+        size = float(truth(data.X[:, j]).std())
+        error = float(np.sqrt(np.mean((values - truth(data.X[:, j])) ** 2))) / size if size else math.nan
+        curves.append(DemoCurve(j, j in functions, j in found, values, truth, size, error))
+    return data, solution, curves
+
+
+def _save_demo_picture(data, curves: Sequence[DemoCurve], out: str | None) -> int:
+    from rbr.plotting import Curve, plot_curves
+
+    pictures = [
+        Curve(
+            data.X[:, curve.feature],
+            curve.values,
+            title=f"feature {curve.feature}",
+            note=f"error {curve.error:.0%}" if curve.planted else "not planted",
+            truth=curve.truth,
+        )
+        for curve in curves
+        if curve.found
+    ]
+    if not pictures:
+        return 0
+    try:
+        figure = plot_curves(pictures, title=f"The curves found among {data.X.shape[1]} features")
+    except ImportError as error:
+        # Nobody asked for the picture unless --out was given.
+        print(f"No picture was saved: {error}", file=sys.stderr if out else sys.stdout)
+        return 1 if out else 0
+    figure.savefig(out or DEMO_PICTURE)
+    print(f"Picture: {out or DEMO_PICTURE}")
+    return 0
+
+
+COMMANDS = (
+    Command(
+        "demo",
+        "Plant the paper's synthetic model, fit it, and show which curves were learned and how closely.",
+        _add_demo_arguments,
+        _run_demo,
+    ),
+    Command(
+        "versions",
+        "Print what a bug report needs: versions, platform, build.",
+        _add_versions_arguments,
+        _run_versions,
+    ),
+)

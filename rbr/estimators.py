@@ -1,0 +1,606 @@
+"""`RBRRegressor` and `RBRClassifier`: the library as a scikit-learn user knows it.
+
+An estimator only composes: table -> Binner -> BinnedMatrix -> solve -> AdditiveModel. Everything learned is in
+`model_`, a value that predicts alone; the estimator adds scikit-learn's parameters, checks and manners.
+Looks at: every room below it, scikit-learn.  Seen by: users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+
+from rbr.bagging import bag_average
+from rbr.binning import Binner
+from rbr.checks import check_choice, check_int, check_real
+from rbr.constraints import DEFAULT_JUMP_COST, Constraints
+from rbr.design import WEIGHTS_KINDS, BinnedMatrix
+from rbr.losses import get_loss
+from rbr.model import AdditiveModel
+from rbr.solver import Solution, solve
+from rbr.tables import is_frame
+
+try:  # scikit-learn 1.9 brought callbacks
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # pragma: no cover - older scikit-learn
+
+    class CallbackSupportMixin:
+        """Nothing to support."""
+
+    def with_callbacks(fit):
+        return fit
+
+
+MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
+
+
+class _RBREstimator(CallbackSupportMixin, BaseEstimator):
+    """What the regressor and the classifier share: reading X, fitting, explaining, saving."""
+
+    def _fit(self, X, y, sample_weight, offset):
+        """Fit, and leave the estimator as it was if anything fails or is interrupted."""
+        before = dict(vars(self))
+        try:
+            return self._fit_all(X, y, sample_weight, offset)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _fit_all(self, X, y, sample_weight, offset):
+        self._check_parameters()
+        previous = self.__dict__.get("_solution_tables") if self.warm_start else None
+        X, y = self._read(X, y)
+        y, loss, classes = self._target(y)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        sample_weight = self._weigh_classes(sample_weight, y, classes)
+
+        binner = previous[0] if previous else self._binner().fit(X, sample_weight)
+        design = binner.transform(X, sample_weight).with_weights(self.weights)
+        constraints = self._constraints(X, binner)
+        arguments = {
+            "loss": loss,
+            "constraints": constraints,
+            "alpha": self.alpha,
+            "solver": self.solver,
+            "step_size": self.step_size,
+            "max_iter": self.max_iter,
+            "tol": self.tol,
+            "verbose": self.verbose,
+            "n_jobs": self.n_jobs,
+        }
+        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
+        context = self._begin_callbacks(X, y)
+        solution = solve(
+            design,
+            y,
+            sample_weight=sample_weight,
+            offset=offset,
+            warm_start=warm,
+            callback=self._iteration_callback(context),
+            **arguments,
+        )
+        if self._n_bags(design.n_rows):
+            solution = bag_average(
+                design,
+                y,
+                solution,
+                n_bags=self._n_bags(design.n_rows),
+                random_state=self.random_state,
+                sample_weight=sample_weight,
+                offset=offset,
+                **arguments,
+            )
+        model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
+        self._keep(model, solution, binner)
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
+        self.model_ = model
+        self.n_iter_ = solution.n_iter
+        self.loss_path_ = solution.loss_path
+        self.dispersion_ = solution.dispersion
+        self._solution_tables = (binner, solution.f)
+
+    def _begin_callbacks(self, X, y):
+        if not hasattr(self, "_init_callback_context"):
+            return None
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        return context
+
+    def _iteration_callback(self, context):
+        """Report each iteration as a subtask; a callback that returns True stops the fit."""
+        if context is None or not getattr(self, "_skl_callbacks", None):
+            return None
+
+        def report(iteration) -> bool:
+            task = context.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(estimator=self)
+            return bool(task.call_on_fit_task_end(estimator=self))
+
+        return report
+
+    # Reading what the user gave ----------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        if self.max_features is not None:
+            check_int(self.max_features, "max_features", 1)
+        if self.jump_cost != "default":
+            check_real(self.jump_cost, "jump_cost", 0.0)
+        check_choice(self.weights, "weights", WEIGHTS_KINDS)
+        if self.n_bags != "auto":
+            check_int(self.n_bags, "n_bags", 0)
+        check_real(self.alpha, "alpha", 0.0)
+
+    def _read(self, X, y):
+        """X as the Binner reads it: frames stay frames, the rest passes scikit-learn's checks. Names and counts are kept."""
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
+            )
+        if is_frame(X):
+            validate_data(self, X, skip_check_array=True)
+            y = column_or_1d(y, warn=True)
+            if len(X) != len(y):
+                raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
+            if len(X) == 0:
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required: X has no rows")
+            return X, y
+        return validate_data(
+            self,
+            X,
+            y,
+            accept_sparse=("csr", "csc"),
+            dtype=None,
+            ensure_all_finite=False,
+            y_numeric=False,
+            multi_output=False,
+        )
+
+    def _binner(self) -> Binner:
+        return Binner(
+            max_bins=self.max_bins,
+            binning=self.binning,
+            categorical_features=self.categorical_features,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+
+    def _constraints(self, X, binner: Binner) -> Constraints:
+        return Constraints(
+            max_features=self.max_features,
+            max_segments=self._by_index(self.max_segments, binner, "max_segments"),
+            shape=self._shapes(X, binner),
+            position=self.position,
+            jump_cost=DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost,
+            segmentation=self.segmentation,
+            exclude=self._indices(self.exclude, binner, "exclude"),
+            always_include=self._indices(self.always_include, binner, "always_include"),
+        )
+
+    def _shapes(self, X, binner: Binner):
+        """One shape for all, or a dict of those that differ: categories, monotone features, what the user names."""
+        named = self._by_index(self.shape, binner, "shape") if isinstance(self.shape, Mapping) else {}
+        default = "mixed" if isinstance(self.shape, Mapping) else self.shape
+        shapes = {j: "levels" for j in np.flatnonzero(binner.is_categorical_).tolist() if not _is_ordered(X, j)}
+        for j, sign in self._monotone(binner).items():
+            if j in named and named[j] != MONOTONE_SHAPES[sign]:
+                raise ValueError(
+                    f"monotonic_cst of feature {binner.name_of(j)!r} is {sign} and its shape is {named[j]!r}; "
+                    f"give one of the two"
+                )
+            shapes[j] = MONOTONE_SHAPES[sign]
+        shapes.update(named)
+        if not shapes:
+            return default
+        every = np.full(binner.n_features_in_, default, dtype=object)
+        for j, shape in shapes.items():
+            every[j] = shape
+        return every
+
+    def _monotone(self, binner: Binner) -> dict[int, int]:
+        """{feature: +1 or -1} from scikit-learn's three forms of monotonic_cst."""
+        given = self.monotonic_cst
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
+            if len(given) != binner.n_features_in_:
+                raise ValueError(
+                    f"monotonic_cst has {len(given)} entries; X has {binner.n_features_in_} features"
+                )
+            given = dict(enumerate(given))
+        signs = self._by_index(given, binner, "monotonic_cst")
+        for j, sign in signs.items():
+            if sign not in (-1, 0, 1):
+                raise ValueError(
+                    f"monotonic_cst of feature {binner.name_of(j)!r} is {sign!r}; it must be -1, 0 or 1"
+                )
+        return {j: int(sign) for j, sign in signs.items() if sign}
+
+    def _by_index(self, value, binner: Binner, parameter: str):
+        """A dict by column name or index as a dict by index; anything else as it is."""
+        if not isinstance(value, Mapping):
+            return value
+        return {binner.index_of(column, parameter): one for column, one in value.items()}
+
+    def _indices(self, columns, binner: Binner, parameter: str) -> tuple[int, ...]:
+        if columns is None:
+            return ()
+        if isinstance(columns, str):
+            raise ValueError(f"{parameter} is {columns!r}; it must be a list of column names or indices")
+        return tuple(sorted({binner.index_of(column, parameter) for column in columns}))
+
+    def _n_bags(self, n_rows: int) -> int:
+        if self.n_bags == "auto":
+            return DEFAULT_BAGS if n_rows < BAGS_BELOW_ROWS else 0
+        return self.n_bags
+
+    def _weigh_classes(self, sample_weight, y, classes):
+        return sample_weight
+
+    # Using the model ---------------------------------------------------------------------------------------------
+
+    def _check_X(self, X):
+        check_is_fitted(self, "model_")
+        if is_frame(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        return validate_data(
+            self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False
+        )
+
+    @property
+    def intercept_(self):
+        check_is_fitted(self, "model_")
+        return self.model_.intercept
+
+    @property
+    def terms_(self):
+        check_is_fitted(self, "model_")
+        return self.model_.terms
+
+    @property
+    def selected_features_(self) -> np.ndarray:
+        """Ascending indices of the columns that the model uses."""
+        check_is_fitted(self, "model_")
+        return np.array([term.feature for term in self.model_.terms], dtype=np.int64)
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Mean absolute contribution of each column over the training rows, zero for those that are not used."""
+        check_is_fitted(self, "model_")
+        importances = np.zeros(self.n_features_in_)
+        importances[self.selected_features_] = self.model_.importances
+        return importances
+
+    def explain(self, X) -> np.ndarray:
+        """Contributions of the terms to each row's score.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows, n_terms), with more than two classes (n_rows, n_terms, n_classes)
+            Columns in the order of `terms_`; rows sum to the score less the intercept.
+        """
+        return self.model_.explain(self._check_X(X))
+
+    def save(self, path) -> None:
+        """Write the model to a JSON file, which `rbr.load` reads; the same as ``model_.save(path)``."""
+        check_is_fitted(self, "model_")
+        self.model_.save(path)
+
+    def plot(self, **options):
+        """Draw the terms of the model, one panel each; see `rbr.plotting.plot_model`."""
+        from rbr.plotting import plot_model
+
+        check_is_fitted(self, "model_")
+        return plot_model(self.model_, **options)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.sparse = True
+        tags.input_tags.string = False
+        return tags
+
+
+class RBRRegressor(RegressorMixin, _RBREstimator):
+    """A sparse additive model for numbers: few features, each a table of few pieces.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "poisson", "gamma", "tweedie", "huber", "quantile"} or a loss of rbr.losses
+        A loss object carries its own parameters, such as ``rbr.losses.Quantile(level=0.9)``.
+    {parameters}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr import RBRRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 20))
+    >>> y = np.where(X[:, 3] > 0, 2.0, -1.0) + np.abs(X[:, 7]) + 0.1 * rng.normal(size=500)
+    >>> m = RBRRegressor().fit(X, y)
+    >>> m.selected_features_
+    array([3, 7])
+    >>> bool(m.score(X, y) > 0.97)
+    True
+    """
+
+    def __init__(
+        self,
+        loss="squared_error",
+        *,
+        max_features=None,
+        max_segments=32,
+        max_bins=255,
+        shape="mixed",
+        jump_cost="default",
+        binning="regular",
+        categorical_features="from_dtype",
+        monotonic_cst=None,
+        exclude=None,
+        always_include=None,
+        alpha=0.0,
+        n_bags="auto",
+        solver="auto",
+        step_size="auto",
+        max_iter=200,
+        tol=1e-5,
+        weights="counts",
+        position="rank",
+        segmentation="exact",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+    ):
+        self.loss = loss
+        self.max_features = max_features
+        self.max_segments = max_segments
+        self.max_bins = max_bins
+        self.shape = shape
+        self.jump_cost = jump_cost
+        self.binning = binning
+        self.categorical_features = categorical_features
+        self.monotonic_cst = monotonic_cst
+        self.exclude = exclude
+        self.always_include = always_include
+        self.alpha = alpha
+        self.n_bags = n_bags
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.weights = weights
+        self.position = position
+        self.segmentation = segmentation
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, offset=None) -> RBRRegressor:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+        offset : array of shape (n_rows,), optional
+            Added to the score of each row, before the link.
+        """
+        return self._fit(X, y, sample_weight, offset)
+
+    def _target(self, y):
+        loss = get_loss(self.loss)
+        if loss.name in ("log_loss", "multinomial"):
+            raise ValueError(f"loss is {self.loss!r}, a loss for classes; use RBRClassifier")
+        return np.asarray(y, dtype=np.float64), loss, None
+
+    def predict(self, X, offset=None) -> np.ndarray:
+        """The prediction in the units of y."""
+        return self.model_.predict(self._check_X(X), offset=offset)
+
+
+class RBRClassifier(ClassifierMixin, _RBREstimator):
+    """A sparse additive model for two or more classes: few features, each a table of few pieces.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+        Weights of the classes, multiplied with sample_weight.
+    {parameters}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr import RBRClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 20))
+    >>> y = np.where(np.abs(X[:, 3]) + X[:, 7] + 0.3 * rng.normal(size=1000) > 0.7, "yes", "no")
+    >>> m = RBRClassifier().fit(X, y)
+    >>> m.selected_features_
+    array([3, 7])
+    >>> m.predict(X[:3]).shape, m.predict_proba(X[:3]).shape
+    ((3,), (3, 2))
+    """
+
+    def __init__(
+        self,
+        *,
+        max_features=None,
+        max_segments=32,
+        max_bins=255,
+        shape="mixed",
+        jump_cost="default",
+        binning="regular",
+        categorical_features="from_dtype",
+        monotonic_cst=None,
+        exclude=None,
+        always_include=None,
+        alpha=0.0,
+        n_bags="auto",
+        class_weight=None,
+        solver="auto",
+        step_size="auto",
+        max_iter=200,
+        tol=1e-5,
+        weights="counts",
+        position="rank",
+        segmentation="exact",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+    ):
+        self.max_features = max_features
+        self.max_segments = max_segments
+        self.max_bins = max_bins
+        self.shape = shape
+        self.jump_cost = jump_cost
+        self.binning = binning
+        self.categorical_features = categorical_features
+        self.monotonic_cst = monotonic_cst
+        self.exclude = exclude
+        self.always_include = always_include
+        self.alpha = alpha
+        self.n_bags = n_bags
+        self.class_weight = class_weight
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.weights = weights
+        self.position = position
+        self.segmentation = segmentation
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, offset=None) -> RBRClassifier:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        y : array of class labels, shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+        offset : array of shape (n_rows,), with more than two classes (n_rows, n_classes), optional
+            Added to the score of each row.
+        """
+        return self._fit(X, y, sample_weight, offset)
+
+    def _target(self, y):
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has only one class, {classes[0]!r}: This classifier needs samples of at least 2 classes"
+            )
+        return codes.astype(np.float64), get_loss("log_loss" if len(classes) == 2 else "multinomial"), classes
+
+    def _weigh_classes(self, sample_weight, y, classes):
+        if self.class_weight is None:
+            return sample_weight
+        by_class = compute_sample_weight(self.class_weight, classes[y.astype(np.int64)])
+        return by_class if sample_weight is None else sample_weight * by_class
+
+    def _keep(self, model, solution, binner):
+        super()._keep(model, solution, binner)
+        self.classes_ = model.classes_
+
+    def decision_function(self, X, offset=None) -> np.ndarray:
+        """The score: the log-odds of the second of two classes, or one column per class."""
+        return self.model_.decision_function(self._check_X(X), offset=offset)
+
+    def predict_proba(self, X, offset=None) -> np.ndarray:
+        """Probability of each class, in the order of `classes_`."""
+        return self.model_.predict_proba(self._check_X(X), offset=offset)
+
+    def predict_log_proba(self, X, offset=None) -> np.ndarray:
+        """Logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, offset=offset))
+
+    def predict(self, X, offset=None) -> np.ndarray:
+        """The most probable class."""
+        return self.model_.predict(self._check_X(X), offset=offset)
+
+
+_PARAMETERS = """max_features : int or None
+        s_G, the most features that the model may use; None leaves it to the jump cost.
+    max_segments : int or dict {column name or index: int}
+        s_L, the most pieces of a feature's table; columns that a dict leaves out get 32.
+    max_bins : int or dict {column name or index: int}
+        The most bins of a feature, 2 to 65535. Categories keep all their levels.
+    shape : str or dict {column name or index: str}
+        "constant", "linear", "mixed" (each piece constant or a line, whichever pays), "increasing", "decreasing",
+        "levels" (categories fused into groups; their default), "frequency" or "free".
+    jump_cost : float or "default"
+        kappa, the price of features and pieces. 0 is the paper's algorithm, which then needs max_features.
+    binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
+    categorical_features : "from_dtype", list of names or indices, mask or None
+        "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
+    monotonic_cst : array or dict {column name or index: -1, 0 or 1}, optional
+        1 makes a feature's table increasing, -1 decreasing.
+    exclude, always_include : list of column names or indices, optional
+        Features that are never used, and features that enter first and without paying for it.
+    alpha : float
+        Ridge penalty on the tables.
+    n_bags : int or "auto"
+        Average the tables of so many fits on subsamples and project the average back; 0 is a single fit.
+        "auto" decides by the number of rows.
+    solver : {"auto", "algorithm1"}
+    step_size, max_iter, tol
+        As in `rbr.solve`.
+    weights : {"counts", "uniform"}
+        The geometry of the tables: the shares of the bins, or equal weights as in the paper.
+    position : {"rank", "index", "value"}
+        Where a bin stands when a line is drawn.
+    segmentation : {"exact", "greedy"}
+    n_jobs : int or None
+        Threads; the result does not depend on their number.
+    random_state : int, Generator, RandomState or None
+        For binomial bins, for the rows that quantiles are taken from, and for bags.
+    verbose : int
+        1 prints a line per iteration.
+    warm_start : bool
+        Keep the bins of the last fit and start from its tables.
+
+    Attributes
+    ----------
+    model_ : AdditiveModel
+    intercept_, terms_ : of the model
+    selected_features_ : array of int
+        Ascending indices of the used columns.
+    feature_importances_ : array of shape (n_features,)
+        Mean absolute contribution of each column.
+    n_iter_, loss_path_, dispersion_ : of the fit
+    n_features_in_, feature_names_in_ : of the training table
+"""
+
+for _estimator in (RBRRegressor, RBRClassifier):
+    _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
+
+
+def _is_ordered(X: Any, j: int) -> bool:
+    """Whether column j of a pandas frame is an ordered category."""
+    dtypes = getattr(X, "dtypes", None)
+    return bool(hasattr(dtypes, "iloc") and getattr(dtypes.iloc[j], "ordered", False))

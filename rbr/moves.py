@@ -1,0 +1,161 @@
+"""Small changes of a fitted model that might lower the objective: move one jump, or swap one feature.
+
+A proximal step changes everything a little; these change one thing a lot, and so leave local optima that no short step
+leaves. A move is only proposed here: whoever asks refits it and compares objectives.
+Looks at: rbr.objective, rbr.constraints, rbr.refit.  Seen by: rbr.solver, rbr.certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rbr.constraints import SHAPES
+from rbr.objective import Point
+from rbr.refit import piece_basis
+
+_WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Feature `out` leaves, feature `into` enters in its place."""
+
+    out: int
+    into: int
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The jump of a feature's table (of one class) in front of bin `start` moves in front of bin `stop`."""
+
+    feature: int
+    output: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Tables and pieces to refit, and the change that made them."""
+
+    change: Swap | Shift | tuple[Shift, ...]
+    f: np.ndarray
+    support: np.ndarray
+    labels: np.ndarray
+
+
+def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
+    """For each used feature, the least important first: without it, the feature that explains most in its place.
+
+    One pass over all columns for each; nothing is proposed where the feature itself is the best.
+    """
+    constraints, objective = problem.constraints, problem.objective
+    one = constraints.with_max_features(1)
+    squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
+    importance = [squares[constraints.offsets[j] : constraints.offsets[j + 1]].sum() for j in point.support]
+    for out in point.support[np.argsort(importance, kind="stable")]:
+        if constraints.forced[out]:
+            continue
+        kept = point.support[point.support != out]
+        f, pieces = point.f.copy(), labels.copy()
+        bins = slice(constraints.offsets[out], constraints.offsets[out + 1])
+        f[bins], pieces[bins] = 0.0, -1
+        entering = -step * objective.gradient(objective.point(f, kept, point.intercept))
+        for used in kept:
+            entering[constraints.offsets[used] : constraints.offsets[used + 1]] = 0.0
+        found = problem.prox(entering, step, one)
+        if len(found.support) == 0 or found.support[0] == out:
+            continue
+        into = int(found.support[0])
+        bins = slice(constraints.offsets[into], constraints.offsets[into + 1])
+        f[bins], pieces[bins] = found.f[bins], found.labels[bins]
+        yield Proposal(Swap(int(out), into), f, np.sort(np.append(kept, into)), pieces)
+
+
+def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:
+    """Jumps moved to a better place between their neighbours: the best of each table together, then one by one.
+
+    With all else held, the loss is near a parabola in each bin of a table (bins are disjoint): target and weight
+    of a bin follow from its gradient and curvature. So the best place of one jump is a sum of two prefix fits.
+    One pass over the used columns for all of them.
+    """
+    constraints, objective = problem.constraints, problem.objective
+    if not len(point.support):
+        return
+    gradient = objective.gradient(point, point.support)
+    curvature = objective.bin_sums(objective.curvature(point), point.support)
+    as_columns = [a[:, None] if a.ndim == 1 else a for a in (point.f, gradient, curvature, labels)]
+    promising = []
+    for j in point.support:
+        if constraints.shapes[j] not in _WITH_BOUNDARIES:
+            continue
+        bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
+        for c in range(as_columns[0].shape[1]):
+            f, slope, weight, pieces = (a[bins, c] for a in as_columns)
+            live = np.flatnonzero((weight > 0) & (pieces >= 0))
+            target = f[live] - constraints.weights[bins][live] * slope[live] / weight[live]
+            for gain, start, stop in _better_places(
+                target, weight[live], constraints.positions[bins][live], pieces[live]
+            ):
+                promising.append((gain, Shift(int(j), c, int(live[start]), int(live[stop]))))
+    promising.sort(key=lambda pair: -pair[0])
+    best_of_table = {}
+    for _, shift in promising:
+        best_of_table.setdefault((shift.feature, shift.output), shift)
+    if len(best_of_table) > 1:
+        yield _shifted(constraints, point, labels, list(best_of_table.values()))
+    for _, shift in promising:
+        yield _shifted(constraints, point, labels, [shift])
+
+
+def _shifted(constraints, point: Point, labels: np.ndarray, together: list[Shift]) -> Proposal:
+    """The pieces after some shifts in different tables, and the nearest tables that have them."""
+    f, pieces = point.f.copy(), labels.copy()
+    for shift in together:
+        j = shift.feature
+        table = slice(constraints.offsets[j], constraints.offsets[j + 1])
+        values = f[table] if f.ndim == 1 else f[table, shift.output]
+        column = pieces[table] if pieces.ndim == 1 else pieces[table, shift.output]
+        low, high = sorted((shift.start, shift.stop))
+        # The bins in between go over to the piece on the other side.
+        column[low:high] = column[low - 1 if shift.stop > shift.start else high]
+        weights = constraints.weights[table]
+        args = weights, constraints.positions[table], constraints.shapes[j], constraints.missing[j]
+        basis = piece_basis(column, *args).basis
+        values[:] = basis @ (basis.T @ (weights * values))
+    return Proposal(together[0] if len(together) == 1 else tuple(together), f, point.support, pieces)
+
+
+def _better_places(target, weight, x, pieces) -> Iterator[tuple[float, int, int]]:
+    """(predicted decrease, jump, better place) of each jump that has a better place."""
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(pieces)) + 1, [len(pieces)]])
+    for before, start, after in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
+        around = slice(before, after)
+        left = _prefix_errors(target[around], weight[around], x[around], bool(pieces[before] % 2))
+        backwards = slice(None, None, -1)
+        right = _prefix_errors(
+            target[around][backwards], weight[around][backwards], x[around][backwards], bool(pieces[start] % 2)
+        )[backwards]
+        total = left[:-1] + right[1:]
+        best = int(np.argmin(total))
+        gain = (total[start - before - 1] - total[best]) / 2
+        if best != start - before - 1 and gain > 0:
+            yield float(gain), int(start), int(before + best + 1)
+
+
+def _prefix_errors(u, w, x, is_line: bool) -> np.ndarray:
+    """Weighted squared error of the best constant, or line, over the first 1, 2, … entries."""
+    errors = np.empty(len(u))
+    total = mean_u = mean_x = suu = sxx = sxu = 0.0
+    for i in range(len(u)):
+        total += w[i]
+        du, dx, share = u[i] - mean_u, x[i] - mean_x, w[i] / total
+        mean_u += share * du
+        mean_x += share * dx
+        rest = w[i] * (1 - share)
+        suu, sxx, sxu = suu + rest * du * du, sxx + rest * dx * dx, sxu + rest * dx * du
+        errors[i] = suu - (sxu * sxu / sxx if is_line and sxx > 0 else 0.0)
+    return errors

@@ -1,0 +1,160 @@
+"""The package as a stranger meets it: importing it, building it, and the examples of its README."""
+
+import ast
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rbr
+from rbr._fast import _build_info
+
+PACKAGE = Path(rbr.__file__).parent
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run_python(code, cwd, **environment):
+    """Run code in a fresh interpreter that finds rbr in cwd, if it is there, before any installed one."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(cwd), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+# ---------------------------------------------------------------- import
+
+
+@pytest.mark.parametrize("name", sorted(rbr._HOMES))
+def test_public_name_comes_from_its_home(name):
+    value = getattr(rbr, name)
+    home = rbr._HOMES[name]
+    assert value is (sys.modules[home] if home == f"rbr.{name}" else getattr(sys.modules[home], name))
+    assert name in dir(rbr)
+    assert name in rbr.__all__
+
+
+def test_type_checkers_are_told_the_same_names():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    told = {}
+    for node in block.body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                assert alias.asname == alias.name, "a re-export is written `import name as name`"
+                told[alias.name] = f"rbr.{alias.name}" if node.module == "rbr" else node.module
+    assert told == rbr._HOMES
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'rbr' has no attribute 'RBRegressor'"):
+        rbr.RBRegressor  # noqa: B018 - the access is the test
+
+
+def test_version_is_text():
+    assert re.match(r"\d", rbr.__version__)
+
+
+def test_version_without_an_installed_distribution(monkeypatch):
+    import importlib.metadata
+
+    def not_installed(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", not_installed)
+    assert rbr._installed_version() == "0+unknown"
+
+
+def test_import_is_light():
+    heavy = ("matplotlib", "pandas", "dask", "polars", "sklearn", "scipy.sparse")
+    code = f"import sys, rbr; print([name for name in {heavy!r} if name in sys.modules])"
+    done = run_python(code, PACKAGE.parent)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_unbuilt_source_tree_says_how_to_build_it(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "rbr", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c", "__pycache__"))
+    done = run_python("import rbr", tmp_path)
+    assert done.returncode != 0
+    last_line = done.stderr.strip().splitlines()[-1]
+    assert last_line.startswith("ImportError: the compiled kernels of rbr are missing")
+    assert "`pip install -e .`" in last_line
+    assert "leave the folder" in last_line
+
+
+# ---------------------------------------------------------------- show_versions
+
+
+def test_show_versions_tells_what_a_bug_report_needs(capsys, monkeypatch):
+    monkeypatch.setenv("RBR_DATA", "somewhere")
+    rbr.show_versions()
+    printed = capsys.readouterr().out
+    for name in (
+        "python",
+        "platform",
+        "cores",
+        "rbr",
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "polars",
+        "matplotlib",
+    ):
+        assert re.search(rf"^  {name}: \S", printed, re.MULTILINE), name
+    assert f"  python: {sys.version.split()[0]}" in printed
+    assert "  RBR_DATA: somewhere" in printed
+    assert ("debug" in re.search(r"^  build: (.*)$", printed, re.MULTILINE)[1]) == _build_info.DEBUG
+
+
+def test_show_versions_without_settings(capsys, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("RBR_"):
+            monkeypatch.delenv(name)
+    rbr.show_versions()
+    assert "  RBR_*: none set" in capsys.readouterr().out
+
+
+def test_every_extension_is_built():
+    sources = {path.stem for path in PACKAGE.glob("_fast/*.pyx")}
+    if not sources:
+        pytest.skip("an installed package holds no .pyx files to compare with")
+    built = {path.name.split(".")[0] for path in PACKAGE.glob("_fast/*") if path.suffix in (".so", ".pyd")}
+    assert sources <= built
+
+
+# ---------------------------------------------------------------- words
+
+
+def python_blocks(text):
+    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def test_readme_examples_run():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    examples = "\n".join(block for block in python_blocks(text) if ">>>" in block)
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    test = parser.get_doctest(examples, {}, "README.md", "README.md", 0)
+    assert len(test.examples) >= 5
+    report = []
+    runner.run(test, out=report.append)
+    assert runner.failures == 0, "".join(report)
+
+
+def test_readme_shows_only_files_that_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert "docs/demo.png" in links
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+def test_readme_picture_is_small():
+    assert (ROOT / "docs" / "demo.png").stat().st_size < 150_000
