@@ -25,11 +25,9 @@ cdef enum Shape:
 
 cdef int32_t NO_PIECE = -1
 
-# Where the bookkeeping of a pruned search begins to pay (benches/RESULTS.md); how far all costs are kept.
 cdef enum:
-    UNPRUNED_UP_TO = 64
-    PLAIN_UP_TO = 256
-    KEEP_COSTS_UP_TO = 512
+    UNPRUNED_UP_TO = 64     # below, pruning costs more than it saves
+    KEEP_COSTS_UP_TO = 512  # beyond, the costs of all pieces are too many to keep
 
 cdef double PI = 3.141592653589793
 
@@ -491,9 +489,9 @@ cdef void _search_constants(
             room = entry - s.cost[slot]
             half_weight = 0.5 * s.weight[slot]
             if half_weight * max((low - mean) * (low - mean), (high - mean) * (high - mean)) > room:
-                radius = sqrt(room / half_weight) if room > 0.0 else 0.0
-                keep_low = mean - radius if mean - radius > low else low
-                keep_high = mean + radius if mean + radius < high else high
+                radius = sqrt(max(room, 0.0) / half_weight)
+                keep_low = max(low, mean - radius)
+                keep_high = min(high, mean + radius)
                 if keep_low >= keep_high:
                     keep_low = high
                     keep_high = high
@@ -535,13 +533,55 @@ cdef double _least_price_beyond(Pieces *p, Py_ssize_t k, Py_ssize_t limit) noexc
     return least
 
 
+cdef inline bint _plain_is_cheaper(
+    Py_ssize_t n, Py_ssize_t n_passes, Py_ssize_t limit, int64_t n_compared
+) noexcept nogil:
+    """Whether n_passes more passes that compare that many starts each cost more than the plain search.
+
+    The factors are nanoseconds, measured. A smooth table without noise leaves little to prune: there nearly
+    every start is the best for some value of the last piece.
+    """
+    cdef double pruned = 10.0 * n_compared * n_passes
+    cdef double plain = 0.5 * n * n * (2.0 + 2.5 * ((limit + 6) // 8))
+    return pruned > plain
+
+
+cdef void _costs_leftwards(Pieces *p, Py_ssize_t end, double *cost) noexcept nogil:
+    """cost[start] of the piece start..end-1 for every start, its bins added from the right."""
+    cdef Py_ssize_t start
+    cdef double weight = 0.0, mean_u = p.u[end - 1], mean_x = p.x[end - 1], spread = 0.0, slope = 0.0
+    cdef double around_mean = 0.0, around_line = 0.0
+    for start in range(end - 1, -1, -1):
+        _extend_lines(1, p.u[start], p.w[start], p.x[start], &weight, &mean_u, &mean_x, &spread, &slope,
+                      &around_mean, &around_line)
+        cost[start] = _piece_cost(p, around_mean, around_line)
+
+
+cdef Py_ssize_t _join(
+    const double *before, Py_ssize_t stride, const double *piece, Py_ssize_t first_start, Py_ssize_t end,
+    double *least_cost
+) noexcept nogil:
+    """The leftmost start that minimises before[start * stride] + piece[start], and that least cost."""
+    cdef Py_ssize_t start, least = first_start
+    cdef double total
+    least_cost[0] = INFINITY
+    for start in range(first_start, end):
+        total = before[start * stride] + piece[start]
+        if total < least_cost[0]:
+            least_cost[0] = total
+            least = start
+    return least
+
+
 cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """The best of 1, 2, ..., limit constant pieces, one pruned pass each; -1 if there is no memory."""
     cdef Py_ssize_t n = p.n, k, e, n_pieces = 1
+    cdef int64_t n_compared
     cdef double least
     cdef double *before = s.best_before
     cdef double *best = s.best
     cdef double *swap
+    cdef int32_t *split
     if _need_splits(s, 4 * (n + 1)) < 0:
         return -1
     _begin(s, 0, 0, p.unit, p.u[0], 0.0)
@@ -555,7 +595,16 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
             break
         if _need_splits(s, k * (n + 1)) < 0:
             return -1
-        _search_constants(p, k - 1, False, before, best, s.splits + (k - 1) * (n + 1), s)
+        split = s.splits + (k - 1) * (n + 1)
+        if k < limit:
+            n_compared = s.n_compared
+            _search_constants(p, k - 1, False, before, best, split, s)
+            if _plain_is_cheaper(n, limit - k, limit, s.n_compared - n_compared):
+                return _search_by_count_plain(p, limit, s)
+        else:
+            # The last pass is asked for one end only.
+            _costs_leftwards(p, n, s.cost)
+            split[n] = <int32_t> _join(before, 1, s.cost, k - 1, n, &best[n])
         if best[n] < least:
             least = best[n]
             n_pieces = k
@@ -684,27 +733,13 @@ cdef void _extend_by_one_piece(
     best[7] = b7
 
 
-cdef void _costs_leftwards(Pieces *p, Py_ssize_t end, Scratch *s) noexcept nogil:
-    """s.cost[start] of the piece start..end-1 for every start, the bins added from the right."""
-    cdef Py_ssize_t start
-    cdef Scratch one = s[0]
-    one.cost = one.before       # a single slot, apart from the vector of results
-    one.before = one.best
-    for start in range(end - 1, -1, -1):
-        if start == end - 1:
-            _begin(&one, 0, 0, 0.0, p.u[start], p.x[start])
-        _extend_lines(1, p.u[start], p.w[start], p.x[start], one.weight, one.mean_u, one.mean_x, one.spread,
-                      one.slope, one.around_mean, one.around_line)
-        s.cost[start] = _piece_cost(p, one.around_mean[0], one.around_line[0])
-
-
 cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1: no memory.
 
     Row e holds the least costs of 1, 2, ... pieces over the bins 0..e-1. Only costs are kept; the starts are
     found again on the way back, from the costs of all pieces while those fit into a cache, or computed anew.
     """
-    cdef Py_ssize_t n = p.n, k, e, start, block, least, n_pieces = 1
+    cdef Py_ssize_t n = p.n, k, e, start, block, n_pieces = 1
     cdef Py_ssize_t n_blocks = (limit + 6) // 8, stride = 1 + 8 * n_blocks
     cdef bint keep = n <= KEEP_COSTS_UP_TO
     cdef double least_cost, total
@@ -746,16 +781,9 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
         if keep:
             piece = pieces + e * (e - 1) // 2
         else:
-            _costs_leftwards(p, e, s)
+            _costs_leftwards(p, e, s.cost)
             piece = s.cost
-        least = k - 1
-        least_cost = INFINITY
-        for start in range(k - 1, e):
-            total = rows[start * stride + k - 2] + piece[start]
-            if total < least_cost:
-                least_cost = total
-                least = start
-        e = least
+        e = _join(rows + k - 2, stride, piece, k - 1, e, &least_cost)
         s.cut[k - 1] = <int32_t> e
     s.cut[0] = 0
     return n_pieces
@@ -812,10 +840,13 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
         n_pieces = _cut_exact_fit(p, limit, s)
         if n_pieces > 0:
             return n_pieces
-    if p.line_code > 0.0 or p.n <= PLAIN_UP_TO:
+    if p.line_code > 0.0 or p.n <= UNPRUNED_UP_TO:
         return _search_by_count_plain(p, limit, s)
     if p.ascending or _is_sorted(p):
         return _search_by_count_sorted(p, limit, s)
+    # With noise in it, a table keeps about ten starts per end.
+    if _plain_is_cheaper(p.n, limit - 2, limit, 10 * p.n):
+        return _search_by_count_plain(p, limit, s)
     return _search_by_count_pruned(p, limit, s)
 
 
@@ -1201,7 +1232,7 @@ cdef int _choose_levels(Table *t, Scratch *s, double *code) noexcept nogil:
 cdef void _choose_frequency(Table *t, Scratch *s, double *code) noexcept nogil:
     """frequency: the orthonormal DCT-II by its definition, then hard thresholding."""
     cdef Py_ssize_t n = t.n_ordered, i, k, phase, kept
-    cdef double log_b, total
+    cdef double log_b, total, largest = 0.0
     code[0] = 0.0
     if n == 0:
         return
@@ -1220,6 +1251,10 @@ cdef void _choose_frequency(Table *t, Scratch *s, double *code) noexcept nogil:
             if phase >= 4 * n:
                 phase -= 4 * n
         s.u[k] = total * sqrt((1.0 if k == 0 else 2.0) / n)
+        largest = max(largest, fabs(s.u[k]))
+    for k in range(n):
+        if fabs(s.u[k]) <= 1e-14 * largest:     # rounding of the transform
+            s.u[k] = 0.0
         s.w[k] = -fabs(s.u[k])
     _sort(s.w + 1, n - 1, s.order, s.spare)
     for i in range(n):
