@@ -89,7 +89,10 @@ class Objective:
             raw = raw + self.offset
         if start is None:
             start = loss.constant_start(y, v, self.offset)
-        intercept = loss.refit_intercept(y, raw, v, start) if len(support) else start
+            is_best = len(support) == 0
+        else:
+            is_best = False
+        intercept = start if is_best else loss.refit_intercept(y, raw, v, start)
         return raw + intercept, intercept
 
     def _sweep(self, raw: np.ndarray, features: np.ndarray, with_loss: bool) -> tuple[float, np.ndarray]:
@@ -102,7 +105,7 @@ class Objective:
         for rows in self._blocks():
             if with_loss:
                 values, _ = self.loss.value_and_residual(y[rows], raw[rows], residual_out=residual[rows])
-                block_losses.append(float(values[v[rows] > 0] @ v[rows][v[rows] > 0]))
+                block_losses.append(float(np.sum(values * v[rows])))
             else:
                 self.loss.residual(y[rows], raw[rows], out=residual[rows])
             residual[rows] = (residual[rows].T * v[rows]).T

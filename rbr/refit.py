@@ -123,7 +123,7 @@ def refit(
         objective.n_newton_steps += 1
         for halving in range(MAX_HALVINGS + 1):
             tables, new_labels = keep_monotone(constraints, point.f + 0.5**halving * move, labels, point.support)
-            trial = objective.point(tables, point.support, point.intercept)
+            trial = objective.point(tables, used_features(constraints, new_labels), point.intercept)
             trial_value = trial.loss + ridge(tables, constraints.weights, alpha)
             if trial_value < value:
                 break
@@ -309,7 +309,15 @@ def keep_monotone(constraints: BoundConstraints, f: np.ndarray, labels: np.ndarr
                 pieces[:] = 2 * np.concatenate([[0], np.cumsum(np.diff(pooled) != 0)])[inverse]
                 if constraints.missing[j]:
                     columns[1][bins.stop, c] = pieces.max() + 2
+                elif (pieces == 0).all():  # one piece of mean zero
+                    table[:], pieces[:] = 0.0, -1
     return f, labels
+
+
+def used_features(constraints: BoundConstraints, labels: np.ndarray) -> np.ndarray:
+    """Ascending indices of the features that have pieces."""
+    in_a_piece = (labels >= 0) if labels.ndim == 1 else (labels >= 0).any(axis=1)
+    return np.flatnonzero(np.logical_or.reduceat(in_a_piece, constraints.offsets[:-1]))
 
 
 def settle_empty_levels(constraints: BoundConstraints, f: np.ndarray) -> np.ndarray:
