@@ -44,7 +44,7 @@ class Certificate:
         The best move of one jump between its neighbours, likewise. The five that promise most with all else held are
         refitted.
     entry : tuple (Entry or None, float)
-        The unused feature that promises most, likewise, where the limit on the features leaves room for one. It is tested
+        The unused feature that promises most, likewise, where the limit on the features leaves room for one. Tested
         at the longest step that is safe for one table, since a shorter step is a stricter selector.
     unrestricted : float
         Loss + ridge of the best tables without any limit, as far as a few hundred L-BFGS steps reach.

@@ -5,9 +5,9 @@ Both minimise loss + ridge + jump cost over the constraint set. They see tables 
 
 The default solver proposes and refits. (1) A proximal step from the current tables proposes features and pieces.
 (2) Newton refits within them (rbr.refit). (3) The result replaces the current tables only if the objective falls;
-otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves): jumps
-to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It ends
-when none of them pays.
+otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves):
+jumps to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It
+ends when none of them pays.
 Looks at: rbr.objective, rbr.constraints, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
 """
 
