@@ -126,7 +126,7 @@ class Objective:
         return None if curvature is None else (curvature.T * self.row_weights).T
 
     def hessian(self, point: Point, curvature: np.ndarray, majorize: bool = False):
-        """The map from raw predictions d_i to v_i H_i (d_i - c), H_i the Hessian of row i and c the intercept's answer."""
+        """The map from raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the intercept's answer."""
         if self.n_outputs == 1 or majorize:
             total = np.maximum(curvature.sum(axis=0), 1e-300)
             return lambda raw: curvature * (raw - (curvature * raw).sum(axis=0) / total)

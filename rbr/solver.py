@@ -365,6 +365,8 @@ def solve(
         check_real(dispersion, "dispersion", 0.0)
     if constraints is None:
         constraints = Constraints(jump_cost=DEFAULT_JUMP_COST)
+    elif not isinstance(constraints, Constraints):
+        raise TypeError(f"constraints is a {type(constraints).__name__}; it must be a Constraints")
     objective = make_objective(B, y, loss, sample_weight, offset, resolve_n_jobs(n_jobs))
     design = objective.design
     bound = constraints.bind(design.offsets, design.weights, missing=design.missing, positions=design.positions)
@@ -450,6 +452,7 @@ def _start(problem: Problem, warm_start) -> tuple[Point, np.ndarray]:
     given = np.asarray(warm_start, dtype=np.float64)
     if given.shape != tables.shape:
         raise ValueError(f"warm_start has shape {given.shape}; the tables have shape {tables.shape}")
+    given = check_vector(given.ravel(), given.size, "warm_start").reshape(given.shape)
     # So short a step leaves tables as they are, and describes them by no more pieces than they have.
     found = bound.prox(given, 1e-9 * problem.natural_step, problem.scale, n_threads=problem.n_threads)
     return objective.point(found.f, found.support), found.labels

@@ -33,9 +33,7 @@ def test_signal_is_the_sum_of_the_planted_functions(n_rows, n_features, share, f
     assert len(data.functions) == len(data.support) == n_informative
     assert (np.diff(data.support) > 0).all()
     assert set(data.support) <= set(range(n_features))
-    total = sum(
-        (f(data.X[:, j]) for j, f in zip(data.support, data.functions, strict=True)), np.zeros(n_rows)
-    )
+    total = sum((f(data.X[:, j]) for j, f in zip(data.support, data.functions, strict=True)), np.zeros(n_rows))
     np.testing.assert_allclose(data.signal, total, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(data.y, data.signal)
 
@@ -277,9 +275,7 @@ def test_changed_download_is_refused(tmp_path, monkeypatch):
 def test_offline_error_names_the_options(tmp_path, monkeypatch, content):
     if content is not None:
         (tmp_path / "no-such.zip").write_bytes(content)
-    with pytest.raises(
-        OSError, match=r"could not download .*adult.csv.gz and adult_test.csv.gz.*path=.*RBR_DATA"
-    ):
+    with pytest.raises(OSError, match=r"could not download .*adult.csv.gz and adult_test.csv.gz.*path=.*RBR_DATA"):
         load_adult()
 
 
@@ -314,3 +310,13 @@ def test_real_tables_have_the_published_size():
 def test_real_files_are_those_whose_checksums_are_known(part):
     content = gzip.decompress((REAL / datasets.ADULT_FILES[part]).read_bytes())
     assert hashlib.sha256(content).hexdigest() == datasets.ADULT_ORIGINALS[part][1]
+
+
+def test_planted_functions_of_equal_strength():
+    data = make_planted(n_rows=300, n_features=8, n_informative=4, equal_strength=True, random_state=3)
+    raw = make_planted(n_rows=300, n_features=8, n_informative=4, random_state=3)
+    np.testing.assert_array_equal(data.X, raw.X)
+    parts = [f(data.X[:, j]) for j, f in zip(data.support, data.functions, strict=True)]
+    np.testing.assert_allclose([part.std() for part in parts], 1.0)
+    np.testing.assert_allclose(sum(parts), data.y)
+    assert not np.isclose([f(raw.X[:, j]).std() for j, f in zip(raw.support, raw.functions, strict=True)], 1.0).any()
