@@ -109,11 +109,13 @@ def refit(
     step: float,
     tol: float,
     max_newton: int,
+    target: float = np.inf,
 ) -> tuple[Point, np.ndarray]:
     """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
 
     Stops when a gradient step of the given size within the pieces would move the tables by at most
-    tol * ||f||_w. Returns the point and its labels; monotone tables may have merged pieces.
+    tol * ||f||_w, or when twice the decrease that a Newton step promises would not reach the target for loss + ridge.
+    Returns the point and its labels; monotone tables may have merged pieces.
     """
     if not len(point.support):
         return point, labels
@@ -123,14 +125,14 @@ def refit(
         gradient = space.coordinates(objective.gradient(point, point.support)) + alpha * space.coordinates(point.f)
         if step * np.linalg.norm(gradient) <= tol * norm(point.f, constraints.weights):
             break
-        trial = _descend(objective, constraints, point, labels, space, gradient, alpha, value)
+        trial = _descend(objective, constraints, point, labels, space, gradient, alpha, value, target)
         if trial is None:
             break
         point, labels, value = trial
     return point, labels
 
 
-def _descend(objective, constraints, point, labels, space, gradient, alpha, value):
+def _descend(objective, constraints, point, labels, space, gradient, alpha, value, target):
     """(point, labels, value) after a Newton step, halved until the value falls; None if it does not.
 
     Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss serves.
@@ -140,6 +142,9 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
         if move is None:
             return None
         objective.n_newton_steps += 1
+        promise = -0.5 * float(gradient @ space.coordinates(move))
+        if value - 2 * promise > target:
+            return None
         for halving in range(MAX_HALVINGS + 1):
             tables, new_labels = keep_monotone(constraints, point.f + 0.5**halving * move, labels, point.support)
             trial = objective.point(tables, used_features(constraints, new_labels), point.intercept)

@@ -40,6 +40,7 @@ KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 DESCENT = 1e-12
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
+NEWTON_PER_MOVE = 4
 FIRST_FEATURES = 4
 SHIFTS_TRIED = 1
 NEWTON_TO_FINISH = 12
@@ -157,8 +158,8 @@ class Problem:
         stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
         return 1.0 / max(bound * float(stretch), 1e-300)
 
-    def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float):
-        """(point, labels, value) after a refit of proposed tables within their pieces."""
+    def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float, target=np.inf):
+        """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
         point = self.objective.point(proposal.f, proposal.support, intercept)
         point, labels = refit(
             self.objective,
@@ -169,6 +170,7 @@ class Problem:
             step=step,
             tol=tol,
             max_newton=n_newton,
+            target=target - self.cost(proposal.labels, proposal.support),
         )
         return point, labels, self.value(point, labels)
 
@@ -229,7 +231,7 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
 
     def accept(proposal, n_newton, descent=DESCENT):
         """The refitted proposal if the objective falls by more than rounding, else None."""
-        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol)
+        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol, target=value)
         return new if new[-1] < value - descent * abs(value) else None
 
     for iteration in range(max_iter + 1):
@@ -261,7 +263,7 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
             break
         if new is None:
             moves = single_moves(problem, point, labels, step)
-            new = next((n for n in (accept(move, NEWTON_PER_PROPOSAL) for move in moves) if n is not None), None)
+            new = next((n for n in (accept(move, NEWTON_PER_MOVE) for move in moves) if n is not None), None)
         if new is None:
             break
         point, labels, value = new
