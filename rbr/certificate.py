@@ -9,11 +9,12 @@ Looks at: rbr.moves, rbr.objective.  Seen by: rbr.solver.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from scipy.optimize import minimize
 
-from rbr.moves import Shift, Swap, shifts, swaps
+from rbr.moves import Entry, Shift, Swap, entries, shifts, swaps
 from rbr.objective import Point
 from rbr.refit import norm, ridge
 
@@ -40,7 +41,11 @@ class Certificate:
         The best swap of a used for an unused feature, and by how much it would lower the objective once refitted;
         at most 0 if none would. One pass over the data for each used feature.
     shift : tuple (Shift or None, float)
-        The best move of one jump, likewise.
+        The best move of one jump between its neighbours, likewise. The five that promise most with all else held are
+        refitted.
+    entry : tuple (Entry or None, float)
+        The unused feature that promises most, likewise, where the limit on the features leaves room for one. Tested
+        at the longest step that is safe for one table, since a shorter step is a stricter selector.
     unrestricted : float
         Loss + ridge of the best tables without any limit, as far as a few hundred L-BFGS steps reach.
     gap : float
@@ -54,17 +59,19 @@ class Certificate:
         self.objective = problem.value(point, labels)
 
     def __repr__(self) -> str:
-        (swap, swap_gain), (shift, shift_gain) = self.swap, self.shift
+        moves = "".join(f"best {name} {m} gains {gain:.2e}, " for name, (m, gain) in self._moves().items())
         return (
             f"Certificate(objective={self.objective:.8g}, relative_residual={self.relative_residual:.1e} at step "
-            f"{self.step:.3g}, best swap {swap} gains {swap_gain:.2e}, best shift {shift} gains {shift_gain:.2e}, "
-            f"gap to the unrestricted fit {self.gap:.6g})"
+            f"{self.step:.3g}, {moves}gap to the unrestricted fit {self.gap:.6g})"
         )
 
     @property
     def is_local_optimum(self) -> bool:
-        """Whether no single swap and no single move of a jump lowers the objective by more than rounding."""
-        return max(self.swap[1], self.shift[1]) <= 1e-9 * max(abs(self.objective), 1e-300)
+        """Whether no single swap, entry or move of a jump lowers the objective by more than rounding."""
+        return max(gain for _, gain in self._moves().values()) <= 1e-9 * max(abs(self.objective), 1e-300)
+
+    def _moves(self) -> dict:
+        return {"swap": self.swap, "shift": self.shift, "entry": self.entry}
 
     @cached_property
     def swap(self) -> tuple[Swap | None, float]:
@@ -73,12 +80,20 @@ class Certificate:
     @cached_property
     def shift(self) -> tuple[Shift | None, float]:
         proposals = shifts(self._problem, self._point, self._labels)
-        return self._best(proposal for proposal, _ in zip(proposals, range(SHIFTS_TRIED), strict=False))
+        return self._best(islice((p for p in proposals if isinstance(p.change, Shift)), SHIFTS_TRIED))
+
+    @cached_property
+    def entry(self) -> tuple[Entry | None, float]:
+        if len(self._point.support) == self._problem.constraints.max_features:
+            return None, 0.0
+        return self._best(entries(self._problem, self._point, self._labels, self._problem.natural_step))
 
     def _best(self, proposals):
         best = (None, 0.0)
         for proposal in proposals:
-            *_, value = self._problem.improve(proposal, self._point.intercept, n_newton=NEWTON_STEPS, tol=1e-9)
+            *_, value = self._problem.improve(
+                proposal, self._point.intercept, step=self._problem.natural_step, n_newton=NEWTON_STEPS, tol=1e-9
+            )
             gain = self.objective - value
             if best[0] is None or gain > best[1]:
                 best = (proposal.change, gain)

@@ -28,6 +28,13 @@ class Swap:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """Feature `into` joins the used ones."""
+
+    into: int
+
+
+@dataclass(frozen=True)
 class Shift:
     """The jump of a feature's table (of one class) in front of bin `start` moves in front of bin `stop`."""
 
@@ -41,7 +48,7 @@ class Shift:
 class Proposal:
     """Tables and pieces to refit, and the change that made them."""
 
-    change: Swap | Shift | tuple[Shift, ...]
+    change: Swap | Entry | Shift | tuple[Shift, ...]
     f: np.ndarray
     support: np.ndarray
     labels: np.ndarray
@@ -52,8 +59,7 @@ def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Pr
 
     One pass over all columns for each; nothing is proposed where the feature itself is the best.
     """
-    constraints, objective = problem.constraints, problem.objective
-    one = constraints.with_max_features(1)
+    constraints = problem.constraints
     squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
     importance = [squares[constraints.offsets[j] : constraints.offsets[j + 1]].sum() for j in point.support]
     for out in point.support[np.argsort(importance, kind="stable")]:
@@ -63,16 +69,33 @@ def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Pr
         f, pieces = point.f.copy(), labels.copy()
         bins = slice(constraints.offsets[out], constraints.offsets[out + 1])
         f[bins], pieces[bins] = 0.0, -1
-        entering = -step * objective.gradient(objective.point(f, kept, point.intercept))
-        for used in kept:
-            entering[constraints.offsets[used] : constraints.offsets[used + 1]] = 0.0
-        found = problem.prox(entering, step, one)
-        if len(found.support) == 0 or found.support[0] == out:
-            continue
-        into = int(found.support[0])
-        bins = slice(constraints.offsets[into], constraints.offsets[into + 1])
-        f[bins], pieces[bins] = found.f[bins], found.labels[bins]
-        yield Proposal(Swap(int(out), into), f, np.sort(np.append(kept, into)), pieces)
+        without = problem.objective.point(f, kept, point.intercept)
+        found = _best_to_enter(problem, without, pieces, step)
+        if found is not None and found[0] != out:
+            yield Proposal(Swap(int(out), found[0]), *found[1:])
+
+
+def entries(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
+    """The unused feature that explains most beside the used ones, if any pays. One pass over all columns."""
+    found = _best_to_enter(problem, point, labels, step)
+    if found is not None:
+        yield Proposal(Entry(found[0]), *found[1:])
+
+
+def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float):
+    """(feature, tables, support, pieces) with the unused feature whose table a step from zero makes worth most."""
+    constraints = problem.constraints
+    entering = -step * problem.objective.gradient(point)
+    for used in point.support:
+        entering[constraints.offsets[used] : constraints.offsets[used + 1]] = 0.0
+    found = problem.prox(entering, step, constraints.with_max_features(1))
+    if not len(found.support):
+        return None
+    into = int(found.support[0])
+    bins = slice(constraints.offsets[into], constraints.offsets[into + 1])
+    f, pieces = point.f.copy(), labels.copy()
+    f[bins], pieces[bins] = found.f[bins], found.labels[bins]
+    return into, f, np.sort(np.append(point.support, into)), pieces
 
 
 def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:

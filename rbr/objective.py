@@ -89,7 +89,7 @@ class Objective:
             raw = raw + self.offset
         if start is None:
             start = loss.constant_start(y, v, self.offset)
-        intercept = loss.refit_intercept(y, raw, v, start) if len(support) else start
+        intercept = loss.refit_intercept(y, raw, v, start)
         return raw + intercept, intercept
 
     def _sweep(self, raw: np.ndarray, features: np.ndarray, with_loss: bool) -> tuple[float, np.ndarray]:
@@ -102,7 +102,7 @@ class Objective:
         for rows in self._blocks():
             if with_loss:
                 values, _ = self.loss.value_and_residual(y[rows], raw[rows], residual_out=residual[rows])
-                block_losses.append(float(values[v[rows] > 0] @ v[rows][v[rows] > 0]))
+                block_losses.append(float(np.sum(values * v[rows])))
             else:
                 self.loss.residual(y[rows], raw[rows], out=residual[rows])
             residual[rows] = (residual[rows].T * v[rows]).T
@@ -117,9 +117,27 @@ class Objective:
         gradient = np.divide(-sums, design.weights, out=np.zeros_like(sums), where=design.weights > 0)
         return float(sum(block_losses)), gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
 
-    def curvature(self, point: Point) -> np.ndarray:
-        """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs)."""
-        return (self.loss.curvature(self.y, point.raw).T * self.row_weights).T
+    def curvature(self, point: Point, majorize: bool = False) -> np.ndarray | None:
+        """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs).
+
+        Majorized: v_i times that of a parabola above the loss that touches it; None where there is none.
+        """
+        curvature = (self.loss.majorized_curvature if majorize else self.loss.curvature)(self.y, point.raw)
+        return None if curvature is None else (curvature.T * self.row_weights).T
+
+    def hessian(self, point: Point, curvature: np.ndarray, majorize: bool = False):
+        """The map from raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the intercept's answer."""
+        if self.n_outputs == 1 or majorize:
+            total = np.maximum(curvature.sum(axis=0), 1e-300)
+            return lambda raw: curvature * (raw - (curvature * raw).sum(axis=0) / total)
+
+        def times(raw):
+            return (self.loss.hessian_vector(self.y, point.raw, raw).T * self.row_weights).T
+
+        units = np.eye(self.n_outputs)
+        of_intercept = np.stack([times(np.tile(unit, (len(self.y), 1))).sum(axis=0) for unit in units])
+        inverse = np.linalg.pinv(of_intercept, hermitian=True)
+        return lambda raw: times(raw - inverse @ times(raw).sum(axis=0))
 
     def bin_sums(self, values: np.ndarray, features: np.ndarray) -> np.ndarray:
         """X.T @ values over the given features, zero elsewhere."""

@@ -1,8 +1,8 @@
 """Newton refits: with the features and pieces held fixed, a fit is a smooth problem of few numbers.
 
 The tables that share a set of pieces form a linear space. `piece_basis` gives each used table an orthonormal
-basis (in the geometry of the weights) of the part of that space with mean zero, so the unknowns are plain coordinates, a
-ridge penalty is alpha times the identity, and constants, lines, levels, frequencies and missing bins need no
+basis (in the geometry of the weights) of the part of that space with mean zero. So the unknowns are plain coordinates,
+a ridge penalty is alpha times the identity, and constants, lines, levels, frequencies and missing bins need no
 cases of their own. The Hessian is a cross-tabulation of the curvature over merged bins when the support is small, and
 is applied by passes over the used columns (conjugate gradients) when it is large.
 Looks at: rbr.objective, rbr.constraints.  Seen by: rbr.solver.
@@ -29,6 +29,10 @@ MAX_DENSE_GROUPS = 4000
 MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
+
+# Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
+CG_TOL = 1e-3
+CG_STEPS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +109,13 @@ def refit(
     step: float,
     tol: float,
     max_newton: int,
+    target: float = np.inf,
 ) -> tuple[Point, np.ndarray]:
     """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
 
     Stops when a gradient step of the given size within the pieces would move the tables by at most
-    tol * ||f||_w. Returns the point and its labels; monotone tables may have merged pieces.
+    tol * ||f||_w, or when twice the decrease that a Newton step promises would not reach the target for loss + ridge.
+    Returns the point and its labels; monotone tables may have merged pieces.
     """
     if not len(point.support):
         return point, labels
@@ -119,18 +125,33 @@ def refit(
         gradient = space.coordinates(objective.gradient(point, point.support)) + alpha * space.coordinates(point.f)
         if step * np.linalg.norm(gradient) <= tol * norm(point.f, constraints.weights):
             break
-        move = space.newton_move(gradient, alpha)
+        trial = _descend(objective, constraints, point, labels, space, gradient, alpha, value, target)
+        if trial is None:
+            break
+        point, labels, value = trial
+    return point, labels
+
+
+def _descend(objective, constraints, point, labels, space, gradient, alpha, value, target):
+    """(point, labels, value) after a Newton step, halved until the value falls; None if it does not.
+
+    Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss serves.
+    """
+    for majorize in (False, True):
+        move = space.newton_move(gradient, alpha, majorize)
+        if move is None:
+            return None
         objective.n_newton_steps += 1
+        promise = -0.5 * float(gradient @ space.coordinates(move))
+        if value - 2 * promise > target:
+            return None
         for halving in range(MAX_HALVINGS + 1):
             tables, new_labels = keep_monotone(constraints, point.f + 0.5**halving * move, labels, point.support)
-            trial = objective.point(tables, point.support, point.intercept)
+            trial = objective.point(tables, used_features(constraints, new_labels), point.intercept)
             trial_value = trial.loss + ridge(tables, constraints.weights, alpha)
             if trial_value < value:
-                break
-        else:
-            break
-        point, labels, value = trial, new_labels, trial_value
-    return point, labels
+                return trial, new_labels, trial_value
+    return None
 
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
@@ -175,11 +196,13 @@ class _Space:
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
-        columns = f[:, None] if f.ndim == 1 else f
-        parts = [np.zeros(0)]
-        for c in range(self.n_classes):
-            parts += [b.basis.T @ (self.weights[bins] * columns[bins, c]) for _, b, bins, _ in self._tables(c)]
-        return np.concatenate(parts)
+        return self._of_bins((self.weights * f.T).T)
+
+    def _of_bins(self, sums: np.ndarray) -> np.ndarray:
+        """basis.T @ sums, all classes in one vector."""
+        columns = sums[:, None] if sums.ndim == 1 else sums
+        parts = [b.basis.T @ columns[bins, c] for c in range(self.n_classes) for _, b, bins, _ in self._tables(c)]
+        return np.concatenate([np.zeros(0), *parts])
 
     def tables(self, coordinates: np.ndarray) -> np.ndarray:
         """The tables with given coordinates."""
@@ -192,36 +215,50 @@ class _Space:
                 columns[bins, c] = b.basis @ mine[where]
         return out
 
-    def newton_move(self, gradient: np.ndarray, alpha: float) -> np.ndarray:
-        """Minus the inverse Hessian times the gradient, as tables; class by class, since classes couple weakly."""
-        curvature = self.objective.curvature(self.point)
+    def newton_move(self, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
+        """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
+        curvature = self.objective.curvature(self.point, majorize)
+        if curvature is None:
+            return None
         columns = curvature[:, None] if curvature.ndim == 1 else curvature
         starts = np.concatenate([[0], np.cumsum(self._sizes())])
-        move = np.zeros(len(gradient))
+        inverses, is_exact = [], self.n_classes == 1
         for c in range(self.n_classes):
-            where = slice(starts[c], starts[c + 1])
-            if starts[c + 1] > starts[c]:
-                move[where] = -self._solve(c, np.ascontiguousarray(columns[:, c]), gradient[where], alpha)
-        return self.tables(move)
+            tables, of_class = list(self._tables(c)), np.ascontiguousarray(columns[:, c])
+            n_groups = np.array([len(b.group_basis) for _, b, _, _ in tables], dtype=np.int64)
+            n_unknowns = starts[c + 1] - starts[c]
+            is_small = (
+                len(tables) <= MAX_DENSE_FEATURES
+                and n_groups.sum() <= MAX_DENSE_GROUPS
+                and n_unknowns <= MAX_DENSE_UNKNOWNS
+            )
+            invert = self._invert_by_cholesky if is_small else self._invert_blocks
+            inverses.append(invert(tables, n_groups, of_class, alpha) if n_unknowns else lambda r: r)
+            is_exact = is_exact and is_small
 
-    def _solve(self, c: int, curvature: np.ndarray, gradient: np.ndarray, alpha: float) -> np.ndarray:
-        tables = list(self._tables(c))
-        n_groups = np.array([len(b.group_basis) for _, b, _, _ in tables])
-        small = (
-            len(tables) <= MAX_DENSE_FEATURES
-            and n_groups.sum() <= MAX_DENSE_GROUPS
-            and len(gradient) <= MAX_DENSE_UNKNOWNS
-        )
-        solve = self._solve_dense if small else self._solve_by_passes
-        return solve(tables, n_groups, curvature, gradient, alpha)
+        def apply_inverses(r):
+            return np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
-    def _solve_dense(self, tables, n_groups, curvature, gradient, alpha):
-        """Cholesky of the cross-tabulated Hessian, after the intercept is eliminated."""
+        if is_exact:
+            return self.tables(-apply_inverses(gradient))
+        hessian_of_rows = self.objective.hessian(self.point, curvature, majorize)
+
+        def hessian_times(a):
+            sums = self.objective.bin_sums(
+                hessian_of_rows(self.objective.row_sums(self.tables(a), self.support)), self.support
+            )
+            return self._of_bins(sums) + alpha * a
+
+        found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
+        return self.tables(-found)
+
+    def _invert_by_cholesky(self, tables, n_groups, curvature, alpha):
+        """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
         features = np.array([j for j, *_ in tables])
         groups = np.zeros(self.offsets[-1], dtype=np.int64)
         for _, b, bins, _ in tables:
             groups[bins] = b.groups
-        gram, offsets = self.objective.grouped_gram(features, groups, n_groups, curvature)
+        gram, _ = self.objective.grouped_gram(features, groups, n_groups, curvature)
         wide = block_diag([b.group_basis for _, b, _, _ in tables], format="csr")
         hessian = wide.T @ (wide.T @ gram).T  # the cross-tabulation is symmetric
         total = curvature.sum()
@@ -232,36 +269,26 @@ class _Space:
         hessian[np.diag_indices_from(hessian)] += alpha + floor
         while True:
             try:
-                return cho_solve(cho_factor(hessian, lower=True), gradient)
+                factor = cho_factor(hessian, lower=True)
+                return lambda r: cho_solve(factor, r)
             except LinAlgError:
                 hessian[np.diag_indices_from(hessian)] += 9 * floor
                 floor *= 10
 
-    def _solve_by_passes(self, tables, n_groups, curvature, gradient, alpha):
-        """Conjugate gradients, preconditioned by the tables' own blocks (bins are disjoint, so these need no pass)."""
-        objective, features = self.objective, np.array([j for j, *_ in tables])
-        by_bin = objective.bin_sums(curvature, features)
-        total = max(curvature.sum(), 1e-300)
+    def _invert_blocks(self, tables, n_groups, curvature, alpha):
+        """r -> B^-1 r, B the tables' own blocks of the Hessian of one class (bins are disjoint: one pass gives all)."""
+        by_bin = self.objective.bin_sums(curvature, np.array([j for j, *_ in tables]))
         blocks = []
         for _, b, bins, _ in tables:
             block = b.basis.T @ (by_bin[bins, None] * b.basis)
             block[np.diag_indices_from(block)] += alpha + 1e-10 * max(np.trace(block) / max(len(block), 1), 1e-300)
             blocks.append(cho_factor(block, lower=True) if len(block) else None)
 
-        def precondition(r):
+        def apply(r):
             pairs = zip(blocks, tables, strict=True)
             return np.concatenate([cho_solve(k, r[where]) if k is not None else r[where] for k, (*_, where) in pairs])
 
-        def hessian_times(a):
-            f = np.zeros(self.offsets[-1])
-            for _, b, bins, where in tables:
-                f[bins] = b.basis @ a[where]
-            raw = objective.row_sums(f, features)
-            raw -= curvature @ raw / total  # the intercept follows
-            sums = objective.bin_sums(curvature * raw, features)
-            return np.concatenate([b.basis.T @ sums[bins] for _, b, bins, _ in tables]) + alpha * a
-
-        return conjugate_gradients(hessian_times, precondition, gradient, tol=1e-3, max_iter=50)
+        return apply
 
 
 def conjugate_gradients(times, precondition, b: np.ndarray, *, tol: float, max_iter: int) -> np.ndarray:
@@ -309,7 +336,15 @@ def keep_monotone(constraints: BoundConstraints, f: np.ndarray, labels: np.ndarr
                 pieces[:] = 2 * np.concatenate([[0], np.cumsum(np.diff(pooled) != 0)])[inverse]
                 if constraints.missing[j]:
                     columns[1][bins.stop, c] = pieces.max() + 2
+                elif (pieces == 0).all():  # one piece of mean zero
+                    table[:], pieces[:] = 0.0, -1
     return f, labels
+
+
+def used_features(constraints: BoundConstraints, labels: np.ndarray) -> np.ndarray:
+    """Ascending indices of the features that have pieces."""
+    in_a_piece = (labels >= 0) if labels.ndim == 1 else (labels >= 0).any(axis=1)
+    return np.flatnonzero(np.logical_or.reduceat(in_a_piece, constraints.offsets[:-1]))
 
 
 def settle_empty_levels(constraints: BoundConstraints, f: np.ndarray) -> np.ndarray:

@@ -5,9 +5,9 @@ Both minimise loss + ridge + jump cost over the constraint set. They see tables 
 
 The default solver proposes and refits. (1) A proximal step from the current tables proposes features and pieces.
 (2) Newton refits within them (rbr.refit). (3) The result replaces the current tables only if the objective falls;
-otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves): jumps
-to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It ends
-when none of them pays.
+otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves):
+jumps to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It
+ends when none of them pays.
 Looks at: rbr.objective, rbr.constraints, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
 """
 
@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +28,7 @@ from rbr.checks import check_choice, check_int, check_nonnegative, check_real, c
 from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints, Prox
 from rbr.design import BinnedMatrix
 from rbr.losses import get_loss
-from rbr.moves import Proposal, shifts, swaps
+from rbr.moves import Proposal, entries, shifts, swaps
 from rbr.objective import Objective, Point
 from rbr.parallel import resolve_n_jobs
 from rbr.refit import norm, refit, ridge, settle_empty_levels
@@ -41,6 +41,7 @@ KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 DESCENT = 1e-10
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
+NEWTON_PER_MOVE = 4
 FIRST_FEATURES = 4
 SHIFTS_TRIED = 1
 NEWTON_TO_FINISH = 12
@@ -130,6 +131,11 @@ class Problem:
         constraints = self.constraints if constraints is None else constraints
         return constraints.prox(f, step, self.scale, alpha=self.alpha, n_threads=self.n_threads)
 
+    def step_from(self, point: Point, gradient: np.ndarray, step: float, constraints: BoundConstraints):
+        """P(f - step * gradient), and how far it is from f."""
+        found = self.prox(point.f - step * gradient, step, constraints)
+        return found, norm(found.f - point.f, constraints.weights)
+
     def cost(self, labels: np.ndarray, support: np.ndarray) -> float:
         """The jump cost of tables with the given pieces."""
         return self.constraints.cost(labels, support, self.scale)
@@ -153,8 +159,8 @@ class Problem:
         stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
         return 1.0 / max(bound * float(stretch), 1e-300)
 
-    def improve(self, proposal: Proposal | Prox, intercept, *, n_newton: int, tol: float):
-        """(point, labels, value) after a refit of proposed tables within their pieces."""
+    def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float, target=np.inf):
+        """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
         point = self.objective.point(proposal.f, proposal.support, intercept)
         point, labels = refit(
             self.objective,
@@ -162,18 +168,12 @@ class Problem:
             point,
             proposal.labels,
             alpha=self.alpha,
-            step=self.natural_step,
+            step=step,
             tol=tol,
             max_newton=n_newton,
+            target=target - self.cost(proposal.labels, proposal.support),
         )
         return point, labels, self.value(point, labels)
-
-    def fixed_point_residual(self, point: Point, gradient: np.ndarray, step: float) -> float:
-        return norm(point.f - self.prox(point.f - step * gradient, step).f, self.constraints.weights)
-
-
-class _Stop(Exception):
-    """The callback asked to stop."""
 
 
 class _Recorder:
@@ -184,7 +184,8 @@ class _Recorder:
         self.history: list[Iteration] = []
         self.start = time.perf_counter()
 
-    def record(self, point: Point, labels: np.ndarray, step: float, residual: float) -> None:
+    def record(self, point: Point, labels: np.ndarray, step: float, residual: float) -> bool:
+        """Whether the callback asks to stop."""
         row = Iteration(
             index=len(self.history),
             loss=point.loss,
@@ -203,29 +204,22 @@ class _Recorder:
                 f"{row.index:6d} {row.objective:12.6g} {row.loss:12.6g} {len(row.support):9d} {row.step:10.3g} "
                 f"{row.residual:10.2e} {row.passes:8.1f} {row.seconds:9.2f}"
             )
-        if self.callback is not None and self.callback(row):
-            raise _Stop
+        return self.callback is not None and bool(self.callback(row))
 
 
-def _run_algorithm1(problem: Problem, start: Point, labels, step: float, max_iter: int, tol: float, recorder):
+def _run_algorithm1(problem: Problem, start: Point, labels, step: float | None, max_iter: int, tol: float, recorder):
     """f <- P(f - mu grad) with a fixed step mu (paper, Algorithm 1)."""
     objective, weights = problem.objective, problem.constraints.weights
+    step = problem.natural_step if step is None else step
     point, gradient = objective.point_and_gradient(start.f, start.support, start.intercept)
-    recorder.record(point, labels, step, np.nan)
-    converged, residual = False, np.inf
-    try:
-        for _ in range(max_iter):
-            found = problem.prox(point.f - step * gradient, step)
-            residual = norm(found.f - point.f, weights)
-            point, gradient = objective.point_and_gradient(found.f, found.support, point.intercept)
-            labels = found.labels
-            recorder.record(point, labels, step, residual)
-            converged = residual <= tol * max(norm(found.f, weights), 1e-12)
-            if converged and tol > 0:
-                break
-    except _Stop:
-        pass
-    residual = problem.fixed_point_residual(point, gradient, step)
+    for iteration in range(max_iter + 1):
+        found, residual = problem.step_from(point, gradient, step, problem.constraints)
+        converged = residual <= tol * max(norm(point.f, weights), 1e-12)
+        stop = recorder.record(point, labels, step, residual)
+        if stop or iteration == max_iter or (converged and tol > 0):
+            break
+        point, gradient = objective.point_and_gradient(found.f, found.support, point.intercept)
+        labels = found.labels
     return point, labels, step, residual, converged
 
 
@@ -235,53 +229,59 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
     point, value = start, problem.value(start, labels)
-    least_descent = DESCENT * abs(value)
-    residual, converged = np.inf, False
-    recorder.record(point, labels, step, residual)
+    first_value = abs(value)
 
-    def accept(proposal, n_newton):
+    def accept(proposal, n_newton, descent=DESCENT):
         """The refitted proposal if the objective falls by more than rounding, else None."""
-        new = problem.improve(proposal, point.intercept, n_newton=n_newton, tol=0.1 * tol)
-        return new if new[-1] < value - least_descent else None
+        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol, target=value)
+        return new if new[-1] < value - descent * first_value else None
 
-    try:
-        for _ in range(max_iter):
-            gradient = objective.gradient(point)
-            # At the start every table can explain much of y alone; let few in at a time, and each finds its own share.
-            n_features = max(FIRST_FEATURES, 2 * len(point.support))
-            growing = constraints.with_max_features(n_features if limit is None else min(limit, n_features))
-            new, refused = None, []
-            for _ in range(MAX_STEP_HALVINGS):
-                found = problem.prox(point.f - step * gradient, step, growing)
-                residual = norm(found.f - point.f, weights)
-                converged = residual <= tol * max(norm(point.f, weights), 1e-12)
-                if converged:
-                    break
-                if np.array_equal(found.labels, labels):
-                    new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH)
-                elif not any(np.array_equal(found.labels, other) for other in refused):
-                    new = accept(found, NEWTON_PER_PROPOSAL)
-                    refused.append(found.labels)
-                if new is not None:
-                    break
-                step /= 2
-            if new is None:
-                moves = chain(
-                    islice(shifts(problem, point, labels), SHIFTS_TRIED),
-                    swaps(problem, point, labels, problem.natural_step) if len(point.support) == limit else (),
-                )
-                new = next((n for n in (accept(move, NEWTON_PER_PROPOSAL) for move in moves) if n is not None), None)
-            if new is None:
+    for iteration in range(max_iter + 1):
+        gradient = objective.gradient(point)
+        nearly_still = tol * max(norm(point.f, weights), 1e-12)
+        # At the start every table can explain much of y alone; let few in at a time, and each finds its own share.
+        n_features = max(FIRST_FEATURES, 2 * len(point.support))
+        growing = constraints.with_max_features(n_features if limit is None else min(limit, n_features))
+        new, refused = None, []
+        for halving in range(MAX_STEP_HALVINGS + 1):
+            found, residual = problem.step_from(point, gradient, step, growing)
+            if residual <= nearly_still and growing.max_features != limit:
+                growing = constraints
+                found, residual = problem.step_from(point, gradient, step, growing)
+            converged = residual <= nearly_still
+            if halving == 0:
+                stop = recorder.record(point, labels, step, residual) or iteration == max_iter
+            if converged or stop or halving == MAX_STEP_HALVINGS:
                 break
-            point, labels, value = new
-            recorder.record(point, labels, step, residual)
-            step = min(2 * step, longest)
-        else:
-            converged = False
-    except _Stop:
-        converged = False
-        residual = problem.fixed_point_residual(point, objective.gradient(point), step)
+            if np.array_equal(found.labels, labels):
+                new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, descent=0.0)
+            elif not any(np.array_equal(found.labels, other) for other in refused):
+                new = accept(found, NEWTON_PER_PROPOSAL)
+                refused.append(found.labels)
+            if new is not None:
+                break
+            step /= 2
+        if stop:
+            break
+        if new is None:
+            moves = single_moves(problem, point, labels, step)
+            new = next((n for n in (accept(move, NEWTON_PER_MOVE) for move in moves) if n is not None), None)
+        if new is None:
+            break
+        point, labels, value = new
+        step = min(2 * step, longest)
     return point, labels, step, residual, converged
+
+
+def single_moves(problem: Problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
+    """What is tried when the proximal step proposes nothing new: jumps to better places, then other features."""
+    yield from islice(shifts(problem, point, labels), SHIFTS_TRIED)
+    if len(point.support) == problem.constraints.n_features:
+        return
+    if len(point.support) == problem.constraints.max_features:
+        yield from swaps(problem, point, labels, problem.natural_step)
+    elif step < problem.natural_step:  # a shorter step is a stricter selector
+        yield from entries(problem, point, labels, problem.natural_step)
 
 
 _RUNNERS = {"auto": _run_auto, "algorithm1": _run_algorithm1}
@@ -366,9 +366,11 @@ def solve(
     check_real(tol, "tol", 0.0)
     check_real(alpha, "alpha", 0.0)
     if dispersion is not None:
-        check_real(dispersion, "dispersion", 0.0, strict=True)
+        check_real(dispersion, "dispersion", 0.0)
     if constraints is None:
         constraints = Constraints(jump_cost=DEFAULT_JUMP_COST)
+    elif not isinstance(constraints, Constraints):
+        raise TypeError(f"constraints is a {type(constraints).__name__}; it must be a Constraints")
     objective = make_objective(B, y, loss, sample_weight, offset, resolve_n_jobs(n_jobs))
     design = objective.design
     bound = constraints.bind(design.offsets, design.weights, missing=design.missing, positions=design.positions)
@@ -377,8 +379,6 @@ def solve(
     problem = Problem(objective, bound, float(alpha), (dispersion or 0.0) / objective.n_total)
     start, labels = _start(problem, warm_start)
     step = None if step_size == "auto" else float(step_size)
-    if solver == "algorithm1" and step is None:
-        step = problem.natural_step
     recorder = _Recorder(problem, verbose, callback)
     point, labels, step, residual, converged = _RUNNERS[solver](problem, start, labels, step, max_iter, tol, recorder)
     if not converged and tol > 0:
@@ -456,7 +456,9 @@ def _start(problem: Problem, warm_start) -> tuple[Point, np.ndarray]:
     given = np.asarray(warm_start, dtype=np.float64)
     if given.shape != tables.shape:
         raise ValueError(f"warm_start has shape {given.shape}; the tables have shape {tables.shape}")
-    found = bound.prox(given, 1.0, 0.0, n_threads=problem.n_threads)
+    given = check_vector(given.ravel(), given.size, "warm_start").reshape(given.shape)
+    # So short a step leaves tables as they are, and describes them by no more pieces than they have.
+    found = bound.prox(given, 1e-9 * problem.natural_step, problem.scale, n_threads=problem.n_threads)
     return objective.point(found.f, found.support), found.labels
 
 

@@ -310,3 +310,13 @@ def test_real_tables_have_the_published_size():
 def test_real_files_are_those_whose_checksums_are_known(part):
     content = gzip.decompress((REAL / datasets.ADULT_FILES[part]).read_bytes())
     assert hashlib.sha256(content).hexdigest() == datasets.ADULT_ORIGINALS[part][1]
+
+
+def test_planted_functions_of_equal_strength():
+    data = make_planted(n_rows=300, n_features=8, n_informative=4, equal_strength=True, random_state=3)
+    raw = make_planted(n_rows=300, n_features=8, n_informative=4, random_state=3)
+    np.testing.assert_array_equal(data.X, raw.X)
+    parts = [f(data.X[:, j]) for j, f in zip(data.support, data.functions, strict=True)]
+    np.testing.assert_allclose([part.std() for part in parts], 1.0)
+    np.testing.assert_allclose(sum(parts), data.y)
+    assert not np.isclose([f(raw.X[:, j]).std() for j, f in zip(raw.support, raw.functions, strict=True)], 1.0).any()

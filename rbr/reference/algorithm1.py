@@ -31,7 +31,7 @@ class ReferenceSolution:
 
 
 def squared_error(y, z):
-    """(y - z)^2 / 2 and its residual. The paper's loss lacks the 1/2 but its gradient lacks the 2: this is its gradient."""
+    """(y - z)^2 / 2 and its residual. The paper's loss lacks the 1/2, its gradient lacks the 2: this is its gradient."""
     return (y - z) ** 2 / 2, y - z
 
 

@@ -1,0 +1,58 @@
+"""Small fitting problems that the tests of the solver share: one design with everything in it, and y for each loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rbr.design import BinnedMatrix
+from rbr.losses import LOSSES
+from rbr.reference.projections import SHAPES
+
+N_BINS = (6, 5, 4, 7, 3)
+# With `frequency` all ordered bins of a table must weigh the same.
+WEIGHTINGS = ("counts", "uniform")
+
+
+def make_design(seed=0, n_rows=240, missing=True, empty_bin=True, n_bins=N_BINS):
+    """Five features: ties, a missing bin in the second, a bin that no row has in the fourth."""
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, b, n_rows) for b in n_bins])
+    codes[0] = np.minimum(codes[0], rng.integers(0, n_bins[0], n_rows))  # unequal shares
+    if empty_bin:
+        codes[3][codes[3] == 2] = 4
+    offsets = np.concatenate([[0], np.cumsum(n_bins)])
+    has_missing = np.arange(len(n_bins)) == (1 if missing else -1)
+    positions = np.concatenate([np.sort(rng.normal(size=b)) for b in n_bins])
+    return BinnedMatrix(codes, offsets, missing=has_missing, positions=positions)
+
+
+def make_target(loss, design, seed=0, strength=1.0, noise=1.0):
+    """y that depends on the first four features, drawn for the loss."""
+    rng = np.random.default_rng(seed + 1)
+    n_rows = design.n_rows
+    tables = strength * rng.normal(size=design.n_coef)
+    tables[design.offsets[4] :] = 0.0
+    z = design.matvec(tables)
+    z = (z - z.mean()) / max(z.std(), 1e-12) * strength
+    if loss == "log_loss":
+        return (rng.uniform(size=n_rows) < 1 / (1 + np.exp(-z))).astype(float)
+    if loss == "multinomial":
+        scores = np.stack([z, -z, 0.5 * z + rng.normal(size=n_rows)], axis=1) + rng.gumbel(size=(n_rows, 3))
+        return scores.argmax(axis=1)
+    if loss == "poisson":
+        return rng.poisson(np.exp(0.5 * z)).astype(float)
+    if loss == "gamma":
+        return rng.gamma(2.0, np.exp(0.5 * z) / 2)
+    if loss == "tweedie":
+        return rng.poisson(np.exp(0.5 * z)) * rng.gamma(2.0, 0.5, n_rows)
+    return z + noise * rng.standard_normal(n_rows)
+
+
+def with_even_bins(seed=0, n_rows=240, n_bins=(6, 5, 4, 8, 3)):
+    """A design whose bins all have the same share, as `frequency` with counts weights asks for."""
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.permutation(np.arange(n_rows) % b) for b in n_bins])
+    return BinnedMatrix(codes, np.concatenate([[0], np.cumsum(n_bins)]))
+
+
+__all__ = ["LOSSES", "SHAPES", "WEIGHTINGS", "make_design", "make_target", "with_even_bins"]

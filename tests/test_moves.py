@@ -1,0 +1,176 @@
+"""Moves: what is proposed is what it says, and on tiny problems nothing better is left out."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from problems import make_design, make_target
+
+import rbr
+from rbr.constraints import Constraints
+from rbr.design import BinnedMatrix
+from rbr.moves import Entry, Shift, Swap, _prefix_errors, entries, shifts, swaps
+
+
+def stopped(design, y, constraints, **options):
+    """(problem, point, labels) of Algorithm 1 after a few steps: a point that moves can improve."""
+    s = rbr.solve(design, y, constraints=constraints, solver="algorithm1", tol=0.0, max_iter=3, **options)
+    return s._problem, s._point, s.labels
+
+
+def table_of(design, j):
+    return slice(design.offsets[j], design.offsets[j + 1])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
+@pytest.mark.parametrize("jump_cost", [0.0, 0.1])
+def test_swaps_replace_one_feature_by_the_best_entering_one(loss, jump_cost):
+    design = make_design()
+    constraints = Constraints(2, 3, jump_cost=jump_cost)
+    problem, point, labels = stopped(design, make_target(loss, design), constraints, loss=loss)
+    outs = []
+    for proposal in swaps(problem, point, labels, problem.natural_step):
+        swap = proposal.change
+        assert isinstance(swap, Swap)
+        assert swap.out in point.support and swap.into not in point.support
+        expected = sorted({*point.support.tolist()} - {swap.out} | {swap.into})
+        np.testing.assert_array_equal(proposal.support, expected)
+        for j in range(design.n_features):
+            table = table_of(design, j)
+            if j not in (swap.out, swap.into):
+                np.testing.assert_array_equal(proposal.f[table], point.f[table])
+                np.testing.assert_array_equal(proposal.labels[table], labels[table])
+        assert not proposal.f[table_of(design, swap.out)].any()
+        assert (proposal.labels[table_of(design, swap.out)] == -1).all()
+        # Of all unused features (and the one that left) its own table falls most in one step from zero.
+        f = point.f.copy()
+        f[table_of(design, swap.out)] = 0.0
+        kept = point.support[point.support != swap.out]
+        gradient = problem.objective.gradient(problem.objective.point(f, kept))
+        gains = {}
+        for j in set(range(design.n_features)) - set(kept.tolist()):
+            alone = np.zeros_like(f)
+            alone[table_of(design, j)] = -problem.natural_step * gradient[table_of(design, j)]
+            found = problem.prox(alone, problem.natural_step)
+            square = (problem.constraints.weights @ found.f**2).sum()
+            step = problem.natural_step
+            gains[j] = square / 2 - step * problem.cost(found.labels, found.support)
+        assert max(gains, key=gains.get) == swap.into
+        outs.append(swap.out)
+    assert len(outs) == len(set(outs))
+
+
+def test_swaps_leave_forced_features_alone_and_try_the_weakest_first():
+    design = make_design()
+    y = make_target("squared_error", design)
+    problem, point, labels = stopped(design, y, Constraints(3, 3, always_include=(4,)))
+    assert 4 in point.support
+    outs = [p.change.out for p in swaps(problem, point, labels, 1.0)]
+    assert 4 not in outs
+    sizes = [problem.constraints.weights[table_of(design, j)] @ point.f[table_of(design, j)] ** 2 for j in outs]
+    assert sizes == sorted(sizes)
+
+
+def test_an_entry_adds_the_most_useful_feature():
+    design = make_design()
+    y = make_target("squared_error", design)
+    problem, point, labels = stopped(design, y, Constraints(2, 3))
+    (proposal,) = entries(problem, point, labels, 1.0)
+    assert isinstance(proposal.change, Entry)
+    np.testing.assert_array_equal(proposal.support, np.union1d(point.support, proposal.change.into))
+    values = {}
+    for j in set(range(5)) - set(point.support.tolist()):
+        residual = y - point.raw
+        means = design.rmatvec(residual) / np.where(design.weights > 0, design.weights, 1) / design.n_rows
+        alone = np.where(np.isin(np.arange(design.n_coef), np.r_[table_of(design, j)]), means, 0.0)
+        values[j] = problem.constraints.weights @ problem.prox(alone, 1.0).f ** 2
+    assert max(values, key=values.get) == proposal.change.into
+    full = stopped(design, y, Constraints(5, 3))
+    assert list(entries(*full, 1.0)) == []
+
+
+@pytest.mark.parametrize("shape", ["constant", "linear", "mixed", "increasing"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
+def test_shifts_move_the_jumps_they_name(loss, shape):
+    design = make_design(seed=2, n_bins=(9, 8, 7, 9, 6))
+    y = make_target(loss, design, seed=2)
+    constraints = Constraints(4, 2 if shape in ("linear", "mixed") else 3, shape=shape, jump_cost=0.02)
+    # Pieces of random tables, which have nothing to do with y.
+    start = np.random.default_rng(5).normal(size=(design.n_coef, 3) if loss == "multinomial" else design.n_coef)
+    problem, point, labels = stopped(design, y, constraints, loss=loss, warm_start=0.1 * start, step_size=1e-9)
+    proposals = list(shifts(problem, point, labels))
+    assert proposals
+    for proposal in proposals:
+        moved = proposal.change if isinstance(proposal.change, tuple) else (proposal.change,)
+        for shift in moved:
+            assert isinstance(shift, Shift)
+            table = table_of(design, shift.feature)
+            old, new = (a[table] if a.ndim == 1 else a[table, shift.output] for a in (labels, proposal.labels))
+            # The named jump has gone, the other stands, and the number of pieces is the same.
+            jumps_old, jumps_new = (set((np.flatnonzero(np.diff(a)) + 1).tolist()) for a in (old, new))
+            live = np.flatnonzero(design.weights[table] > 0)
+            seen = {int(live[live >= k][0]) for k in jumps_old if (live >= k).any()}
+            assert shift.start in jumps_old | seen and len(np.unique(new)) == len(np.unique(old))
+            assert {int(live[live >= k][0]) for k in jumps_new} == seen - {shift.start} | {shift.stop}
+            values = proposal.f[table] if proposal.f.ndim == 1 else proposal.f[table, shift.output]
+            assert abs(design.weights[table] @ values) < 1e-12
+        touched = {s.feature for s in moved}
+        for j in set(range(5)) - touched:
+            np.testing.assert_array_equal(proposal.f[table_of(design, j)], point.f[table_of(design, j)])
+
+
+def test_the_best_shift_of_one_table_is_the_best_of_all_places():
+    """One feature, squared loss: the promised decrease is exact, so every place can be tried by hand."""
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        design = BinnedMatrix(rng.integers(0, 8, (1, 200)), [0, 8])
+        y = rng.normal(size=8)[design.codes[0]] + 0.1 * rng.standard_normal(200)
+        means = design.rmatvec(y - y.mean()) / (200 * design.weights)
+        w = design.weights
+
+        def error(cuts, means=means, w=w):
+            total = 0.0
+            for a, b in zip((0, *cuts), (*cuts, 8), strict=True):
+                centre = w[a:b] @ means[a:b] / w[a:b].sum()
+                total += w[a:b] @ (means[a:b] - centre) ** 2
+            return total / 2
+
+        start = np.sort(rng.choice(np.arange(1, 8), 2, replace=False))
+        steps = np.repeat([0.0, 1.0, 3.0], np.diff([0, *start, 8]))
+        s = rbr.solve(design, y, constraints=Constraints(1, 3), warm_start=steps, max_iter=1, tol=0.0,
+                      solver="algorithm1", step_size=1e-9)  # fmt: skip
+        # The pieces are those of the start; the values are their means.
+        problem = s._problem
+        point, labels, value = problem.improve(s_proposal(s), s.intercept, step=1.0, n_newton=1, tol=0.0)
+        singles = [p for p in shifts(problem, point, labels) if isinstance(p.change, Shift)]
+        best = 0.0
+        for cut, place in product(start.tolist(), range(1, 8)):
+            others = [c for c in start.tolist() if c != cut]
+            low = max([c for c in (0, *others) if c < cut])
+            high = min([c for c in (*others, 8) if c > cut])
+            if low < place < high:
+                best = max(best, error(start.tolist()) - error(sorted([*others, place])))
+        if best <= 1e-12:
+            assert singles == []
+            continue
+        *_, after = problem.improve(singles[0], point.intercept, step=1.0, n_newton=1, tol=0.0)
+        assert value - after == pytest.approx(best, rel=1e-9)
+
+
+def s_proposal(solution):
+    from rbr.moves import Proposal
+
+    return Proposal((), solution.f, solution.support, solution.labels)
+
+
+@pytest.mark.parametrize("is_line", [False, True])
+def test_prefix_errors_are_those_of_least_squares(is_line):
+    rng = np.random.default_rng(1)
+    u, w, x = rng.normal(size=9), rng.uniform(0.1, 1, 9), np.sort(rng.normal(size=9))
+    for k, error in enumerate(_prefix_errors(u, w, x, is_line), start=1):
+        degree = int(is_line and k > 1)
+        fit = np.polyval(np.polyfit(x[:k], u[:k], degree, w=np.sqrt(w[:k])), x[:k])
+        assert error == pytest.approx(w[:k] @ (u[:k] - fit) ** 2, abs=1e-12)
