@@ -9,7 +9,7 @@ rbr.binning.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,24 @@ class Table:
     def label(self, j: int) -> str:
         """The column as an error message calls it."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
+
+    def check_columns(self, names: tuple[str, ...] | None, n_features: int, owner: str) -> None:
+        """A ValueError unless the columns are those that `owner` was fitted to."""
+        if names is not None and self.names is not None and names != self.names:
+            problems = []
+            if absent := [name for name in names if name not in set(self.names)]:
+                problems.append(f"missing {few(absent)}")
+            if extra := [name for name in self.names if name not in set(names)]:
+                problems.append(f"not seen in fit: {few(extra)}")
+            if not problems:
+                moved = [name for name, other in zip(self.names, names, strict=True) if name != other]
+                problems.append(f"in another order: {few(moved)}")
+            raise ValueError(f"The columns of X must be those of fit, in that order; {'; '.join(problems)}")
+        if self.n_features != n_features:
+            # The wording is scikit-learn's, whose estimator checks look for it.
+            raise ValueError(
+                f"X has {self.n_features} features, but {owner} is expecting {n_features} features as input"
+            )
 
     def holds_categories(self, j: int) -> bool:
         """Whether the dtype of column j says that it is a category."""
@@ -310,6 +328,12 @@ class SparseTable(Table):
 
     def levels(self, j):
         return levels_of_numbers(self._column(j, None))
+
+
+def few(names: Sequence[str]) -> str:
+    """Some of the names, for a message."""
+    shown = ", ".join(repr(name) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def check_names(columns: Iterable) -> tuple[str, ...] | None:
