@@ -60,7 +60,7 @@ def _judged(target, weight, x, pieces, slack: float):
         right = _prefix_errors(t[backwards], w[backwards], p[backwards], right_is_line)[backwards]
         total = (left[:-1] + right[1:]) / 2
         here = total[start - before - 1]
-        good = np.flatnonzero(total < here + slack)
+        good = np.flatnonzero(total <= here + slack)  # its own place at least
         whole = _prefix_errors(t, w, p, left_is_line or right_is_line)[-1] / 2
         yield start, before + 1 + good[0], before + 1 + good[-1], float(whole - here)
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rbr import edits
 from rbr.checks import check_vector
 from rbr.losses import Loss, get_loss
 from rbr.scoring import Scorer, is_plain, open_checked
@@ -345,6 +346,161 @@ class AdditiveModel:
         )
         head = "<br>".join(html.escape(line) for line in self._summary_head())
         return f"<div><p>{head}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
+
+    # Edits ------------------------------------------------------------------------------------------------
+
+    def _edited(self, term: str | int, edit: Callable[..., Term], *args: Any) -> AdditiveModel:
+        t = self._position(term)
+        changed = edit(self.terms[t], *args)
+        if changed is self.terms[t]:
+            return self
+        return self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
+
+    def _with_terms(self, terms: Sequence[Term]) -> AdditiveModel:
+        """A model of other terms, of which no training loss is known."""
+        return replace(self, terms=tuple(term.edited() for term in terms), training_loss=math.nan)
+
+    def set_piece(self, term: str | int, piece: int | str, value: ArrayLike) -> AdditiveModel:
+        """A model with another value in one piece of a term.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        piece : int or "missing"
+            The position in the term's `pieces`, or the value of missing values. A line becomes a constant.
+        value : float, or one per class
+
+        Returns
+        -------
+        AdditiveModel
+            The mean of the term is no longer zero; `recentre` moves it into the intercept.
+        """
+        return self._edited(term, edits.set_piece, piece, value)
+
+    def zero(self, term: str | int) -> AdditiveModel:
+        """A model in which a term adds nothing but is still there; `drop` takes it out."""
+        return self._edited(term, edits.zero)
+
+    def drop(self, term: str | int) -> AdditiveModel:
+        """A model without a term. The intercept stays: terms have mean zero."""
+        t = self._position(term)
+        return self._with_terms([own for k, own in enumerate(self.terms) if k != t])
+
+    def merge(self, term: str | int, pieces: Sequence[int]) -> AdditiveModel:
+        """A model in which some pieces of a term are one, at their mean under the training weights.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        pieces : sequence of int
+            Positions in the term's `pieces`; they must be neighbours, unless the pieces are levels.
+        """
+        return self._edited(term, edits.merge, pieces)
+
+    def smooth(self, term: str | int, bandwidth: float = 0.05) -> AdditiveModel:
+        """A model in which a numeric term has its jumps rounded off.
+
+        Each bin takes the mean of the bins around it under the training weights and a Gaussian window, and then all of
+        them are shifted so that the mean of the term stays. Every bin whose value differs is then a piece.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        bandwidth : float, default 0.05
+            The standard deviation of the window, as a share of the training rows.
+        """
+        return self._edited(term, edits.smooth, bandwidth)
+
+    def make_monotone(self, term: str | int, increasing: bool = True) -> AdditiveModel:
+        """A model in which a numeric term never falls (or never rises): isotonic regression of its table.
+
+        Under the training weights this is the nearest such table, and it has the same mean. The value of missing values
+        stays.
+        """
+        return self._edited(term, edits.make_monotone, increasing)
+
+    def recentre(self) -> AdditiveModel:
+        """A model with the same predictions whose terms have mean zero under the training weights.
+
+        The means go into the intercept, so an unknown category, and a missing value where training had none, get the
+        mean of the term instead of 0.
+        """
+        pairs = [edits.recentred(term) for term in self.terms]
+        intercept = self.intercept + sum(mean for _, mean in pairs)
+        return replace(self, terms=tuple(term for term, _ in pairs), intercept=intercept)
+
+    # Other languages --------------------------------------------------------------------------------------
+
+    def to_sql(self, table: str | Sequence[str] | None = None, dialect: str = "sqlite") -> str:
+        """The score as SQL: the intercept plus a CASE expression for each term.
+
+        Parameters
+        ----------
+        table : str or sequence of str, optional
+            The table to score, such as "customers" or ("schema", "customers"). Without one the expression alone is
+            returned (with several score columns: the expressions, named and with commas between them).
+        dialect : {"sqlite", "postgres", "duckdb", "bigquery"}
+            How names and text are quoted.
+
+        Returns
+        -------
+        str
+            With a table a SELECT of all its columns whose last column, "score", is the raw score
+            (`decision_function`, or `predict` before the link); with several score columns "score_<class>" each. A
+            missing value must be NULL; text is compared as the database compares it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import rbr
+        >>> X = np.arange(8.0)[:, None]
+        >>> binner = rbr.Binner().fit(X)
+        >>> B = binner.transform(X)
+        >>> s = rbr.solve(B, np.repeat([1.0, 3.0], 4), constraints=rbr.Constraints(max_segments=2))
+        >>> model = rbr.AdditiveModel.from_solution(binner, B, s, loss="squared_error")
+        >>> print(model.to_sql("points"))
+        SELECT *,
+          2.0e0
+          + CASE WHEN "x0" IS NULL THEN 0.0e0 WHEN "x0" <= 3.5e0 THEN -1.0e0 ELSE 1.0e0 END AS "score"
+        FROM "points"
+        """
+        from rbr.export import to_sql
+
+        return to_sql(self, table, dialect)
+
+    def to_frame(self):
+        """A scorecard as a pandas frame: feature, range, points (a column per class), and the share of the rows.
+
+        The first row is the intercept. Points of a line are those of its first and last bin, in `points` and
+        `points_end`; elsewhere the two are equal.
+        """
+        from rbr.export import to_frame
+
+        return to_frame(self)
+
+    def to_onnx(self, path: Any = None):
+        """The model as an ONNX graph of double numbers; needs the package onnx: pip install "rbr[onnx]".
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write the graph.
+
+        Returns
+        -------
+        onnx.ModelProto
+            It has one input of shape (n_rows, 1) for each term, named after it. Numbers are doubles, and NaN is
+            missing. Categories are strings if they are text, with "" for missing (unless "" is itself a category), and
+            otherwise doubles. The outputs are "score" (n_rows, n_outputs), and "prediction" (n_rows, 1), or of a
+            classifier "probabilities" (n_rows, n_classes) and "label" (n_rows,), in which classes that are neither text
+            nor integers are their positions.
+        """
+        from rbr.export import to_onnx
+
+        return to_onnx(self, path)
 
     # Files ------------------------------------------------------------------------------------------------
 

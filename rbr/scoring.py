@@ -64,8 +64,9 @@ class NumericRun:
         _deal(n_jobs, len(columns), arrays)
 
     def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
-        if table.view_width() >= table.n_features > 1:
-            self.add(table.numbers(0, table.n_features), self.columns, out, n_jobs)
+        whole = table.whole()
+        if whole is not None:
+            self.add(whole, self.columns, out, n_jobs)
             return
         first = np.zeros(1, dtype=np.int64)
         for j, (edges, edge_offsets, tables) in zip(self.columns.tolist(), self.one_by_one, strict=True):

@@ -94,6 +94,10 @@ class Table:
         """The number of neighbouring columns that `numbers` gives at once without much memory."""
         return 1
 
+    def whole(self) -> np.ndarray | None:
+        """All columns as one float32 or float64 array, if that is what they are and no copy is needed."""
+        return None
+
     def numbers(self, start: int, stop: int, rows: np.ndarray | None = None) -> np.ndarray:
         """The columns start <= j < stop (of the given rows), as float32 or float64, of shape (n_rows, n_columns)."""
         columns = [self._column(j, rows) for j in range(start, stop)]
@@ -159,9 +163,11 @@ class ArrayTable(Table):
         self._X = X
 
     def view_width(self) -> int:
-        if self._X.dtype in (np.float32, np.float64) and not isinstance(self._X, np.ma.MaskedArray):
-            return self.n_features
-        return max(1, ENTRIES_PER_BLOCK // self.n_rows)
+        return self.n_features if self.whole() is not None else max(1, ENTRIES_PER_BLOCK // self.n_rows)
+
+    def whole(self):
+        is_view = self._X.dtype in (np.float32, np.float64) and not isinstance(self._X, np.ma.MaskedArray)
+        return self._X if is_view else None
 
     def numbers(self, start, stop, rows=None):
         block = self._X[:, start:stop]

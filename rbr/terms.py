@@ -348,7 +348,7 @@ def relabel(old: Term, values: np.ndarray) -> np.ndarray:
         int(label) if label % 2 and kept else tuple(row)
         for label, kept, row in zip(old.labels, unchanged, columns.tolist(), strict=True)
     ]
-    return labels_of_runs(keys) if not old.grouped else labels_of_groups(keys)
+    return labels_of_runs(keys)
 
 
 def labels_of_runs(keys: Sequence) -> np.ndarray:
