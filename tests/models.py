@@ -25,7 +25,7 @@ def make_term(name, feature, rng, *, kind="numeric", categories=None, n_bins=9, 
         name=name,
         feature=feature,
         kind=kind,
-        edges=np.unique(rng.normal(size=n_bins - 1) * 10.0 ** rng.integers(-3, 9)) if kind == "numeric" else [],
+        edges=_edges(rng, n_bins - 1) if kind == "numeric" else [],
         categories=categories,
         values=values,
         missing_value=None if not missing else rng.normal() if n_outputs == 1 else rng.normal(size=n_outputs),
@@ -63,3 +63,9 @@ def fit(X, y, loss="squared_error", *, shape="mixed", classes=None, max_segments
         warnings.simplefilter("ignore")
         s = rbr.solve(B, y, loss=loss, constraints=constraints, max_iter=30, **kwargs)
     return binner, B, s, AdditiveModel.from_solution(binner, B, s, loss=loss, classes=classes)
+
+
+def _edges(rng, n_edges):
+    """Numbers of any size with so few digits that every database reads them exactly."""
+    scale = 10.0 ** rng.integers(-3, 9)
+    return np.unique([float(f"{x:.12g}") for x in scale * rng.normal(size=n_edges)])
