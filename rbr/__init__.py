@@ -15,6 +15,8 @@ _HOMES = {
     "BinnedMatrix": "rbr.design",
     "Binner": "rbr.binning",
     "Constraints": "rbr.constraints",
+    "RBRClassifier": "rbr.estimators",
+    "RBRRegressor": "rbr.estimators",
     "baselines": "rbr.baselines",
     "cli": "rbr.cli",
     "datasets": "rbr.datasets",
@@ -39,6 +41,8 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr.binning import Binner as Binner
     from rbr.constraints import Constraints as Constraints
     from rbr.design import BinnedMatrix as BinnedMatrix
+    from rbr.estimators import RBRClassifier as RBRClassifier
+    from rbr.estimators import RBRRegressor as RBRRegressor
     from rbr.model import AdditiveModel as AdditiveModel
     from rbr.model_io import load as load
     from rbr.solver import solve as solve
