@@ -651,12 +651,12 @@ def _generator(random_state: Any) -> np.random.Generator:
 def _interval_labels(edges: np.ndarray) -> list[str]:
     if len(edges) == 0:
         return ["any number"]
-    texts = _short_numbers(edges)
+    texts = short_numbers(edges)
     inner = [f"({left}, {right}]" for left, right in zip(texts[:-1], texts[1:], strict=True)]
     return [f"<= {texts[0]}", *inner, f"> {texts[-1]}"]
 
 
-def _short_numbers(numbers: np.ndarray) -> list[str]:
+def short_numbers(numbers: np.ndarray) -> list[str]:
     """Increasing numbers with so few digits that each stays within 5 % of the way to its neighbours."""
     if len(numbers) == 1:
         slack = np.abs(numbers) * 1e-6
