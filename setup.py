@@ -41,14 +41,8 @@ def last_build(build):
 build = "debug" if DEBUG else "release"
 depends = [last_build(build)]
 extensions = [
-    Extension(
-        ".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=COMPILE_ARGS, depends=depends
-    )
+    Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=COMPILE_ARGS, depends=depends)
     for path in sorted(Path("rbr/_fast").glob("*.pyx"))
 ]
 
-setup(
-    ext_modules=cythonize(
-        extensions, build_dir=f"build/cython-{build}", compiler_directives=COMPILER_DIRECTIVES
-    )
-)
+setup(ext_modules=cythonize(extensions, build_dir=f"build/cython-{build}", compiler_directives=COMPILER_DIRECTIVES))

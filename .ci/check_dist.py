@@ -26,9 +26,7 @@ def check_sdist(file: Path) -> None:
     with tarfile.open(file) as archive:
         names = {str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()}
     needed = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"}
-    needed |= {
-        path.relative_to(ROOT).as_posix() for path in ROOT.glob("rbr/**/*.py*") if path.suffix != ".pyc"
-    }
+    needed |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rbr/**/*.py*") if path.suffix != ".pyc"}
     check(needed <= names, f"{file.name} lacks {sorted(needed - names)}")
     compiled = sorted(name for name in names if name.endswith((*COMPILED, ".c", ".pyc")))
     check(not compiled, f"{file.name} holds {compiled}")
@@ -41,9 +39,7 @@ def check_wheel(file: Path) -> None:
     check(not sources, f"{file.name} holds {sources}")
     compiled = {PurePosixPath(name).name.split(".")[0] for name in names if name.endswith(COMPILED)}
     expected = {path.stem for path in ROOT.glob("rbr/_fast/*.pyx")}
-    check(
-        compiled == expected, f"{file.name} holds the extensions {sorted(compiled)}, not {sorted(expected)}"
-    )
+    check(compiled == expected, f"{file.name} holds the extensions {sorted(compiled)}, not {sorted(expected)}")
     check("rbr/py.typed" in names, f"{file.name} lacks rbr/py.typed")
     strangers = {name.split("/")[0] for name in names} - {
         "rbr",

@@ -215,13 +215,21 @@ class Binner:
         feature : int or str
             The index of the column, or its name.
         """
-        self._check_fitted()
-        j = _index_of(feature, self.feature_names_in_, self.n_features_in_, "feature")
+        j = self.index_of(feature, "feature")
         if self.is_categorical_[j]:
             labels = [str(category) for category in self.categories_[j]] or ["no category"]
         else:
             labels = _interval_labels(self.edges_[j])
         return labels + ["missing"] * bool(self.missing_[j])
+
+    def index_of(self, column: int | str, parameter: str = "column") -> int:
+        """The index of a column given by name or index, or an error that names the parameter it came from."""
+        self._check_fitted()
+        return _index_of(column, self.feature_names_in_, self.n_features_in_, parameter)
+
+    def name_of(self, j: int) -> str:
+        """The name of column j, or x{j} where the columns have no names."""
+        return f"x{j}" if self.feature_names_in_ is None else self.feature_names_in_[j]
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "n_bins_"):

@@ -26,9 +26,7 @@ class Command:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, by default the process's own, and return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="rbr", description="Sparse additive models that are accurate and readable."
-    )
+    parser = argparse.ArgumentParser(prog="rbr", description="Sparse additive models that are accurate and readable.")
     parser.add_argument("--version", action="version", version=f"rbr {rbr.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -48,9 +46,7 @@ def whole_number(low: int) -> Callable[[str], int]:
         except ValueError:
             value = None
         if value is None or value < low:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not allowed; it must be an integer, at least {low}"
-            )
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer, at least {low}")
         return value
 
     return parse

@@ -675,7 +675,8 @@ class LogLoss(Loss):
             up, down, curvature_up, curvature_down = map(float, sums_at(c))
             if up > 0 and down > 0:
                 gap = math.log(up) - math.log(down)
-                return gap, gap / (curvature_up / up + curvature_down / down)
+                slope = curvature_up / up + curvature_down / down
+                return gap, gap / slope if slope > 0 else math.inf  # infinite: every row is beyond doubt
             return up - down, math.nan
 
         # The step after one of 1e-7 would be of the order of its square.

@@ -18,6 +18,12 @@ import numpy as np
 ENTRIES_PER_BLOCK = 2**22
 
 
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas or polars frame, which is read column by column."""
+    frames = [sys.modules[name].DataFrame for name in ("pandas", "polars") if name in sys.modules]
+    return isinstance(X, tuple(frames))
+
+
 def open_table(X: Any) -> Table:
     """The table behind X, or an error that says what X must be."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")

@@ -96,31 +96,32 @@ def draw_table(rng, shape, n_bins, has_missing, kind, scale, weighting, position
 
 @st.composite
 def stacks(draw, max_tables=4, max_bins=12, shapes=SHAPES, kinds=KINDS, min_tables=0):
-    """One bin, two bins, ties, weights zero, a missing bin, huge and tiny scales, limits beyond the bins."""
+    """One bin, two bins, ties, weights zero, a missing bin, huge and tiny scales, limits beyond the bins.
+
+    All is left to a seed: drawn one by one, nearly all properties would be the simplest ones.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n_tables = draw(st.integers(min_tables, max_tables))
+    n_tables = int(rng.integers(min_tables, max_tables + 1))
     parts, missing, chosen, limits, tied = [], [], [], [], False
     for _ in range(n_tables):
-        shape = draw(st.sampled_from(shapes))
-        has_missing = draw(st.booleans())
-        n_bins = has_missing + draw(st.integers(1, max_bins) | st.sampled_from([1, 2]))
-        kind = draw(st.sampled_from(kinds))
-        scale = draw(st.sampled_from([1.0, 1e-8, 1e8]))
-        weighting = draw(st.sampled_from(["counts", "uniform", "skewed", "zeros"]))
-        positioning = draw(st.sampled_from(["index", "ties", "gaps"]))
+        shape = shapes[rng.integers(len(shapes))]
+        has_missing = bool(rng.random() < 0.3)
+        n_ordered = rng.choice([1, 2]) if rng.random() < 0.15 else rng.integers(1, max_bins + 1)
+        n_bins = int(n_ordered) + has_missing
+        kind = kinds[rng.integers(len(kinds))]
+        scale = rng.choice([1.0, 1e-8, 1e8])
+        weighting = rng.choice(["counts", "uniform", "skewed", "zeros"])
+        positioning = rng.choice(["index", "gaps", "ties"], p=[0.4, 0.4, 0.2])
         parts.append(draw_table(rng, shape, n_bins, has_missing, kind, scale, weighting, positioning))
         missing.append(has_missing)
         chosen.append(shape)
-        limits.append(draw(st.integers(1, 4) | st.integers(1, n_bins + 2)))
-        tied |= kind not in UNTIED or positioning == "ties"
-    f, weights, positions = (
-        (np.concatenate([np.zeros(0), *column]) for column in zip(*parts, strict=True))
-        if (parts)
-        else (np.zeros(0),) * 3
-    )
+        limits.append(rng.integers(1, 5) if rng.random() < 0.6 else rng.integers(1, n_bins + 3))
+        tied |= kind not in UNTIED or (positioning == "ties" and shape in ("linear", "mixed"))
+    columns = zip(*parts, strict=True) if parts else [[]] * 3
+    f, weights, positions = (np.concatenate([np.zeros(0), *column]) for column in columns)
     offsets = np.cumsum([0, *(len(part[0]) for part in parts)])
-    frozen = draw(st.booleans())
     arrays = f, offsets, weights, positions, np.array(missing, dtype=bool)
+    frozen = draw(st.booleans())
     for array in arrays:
         array.flags.writeable = not frozen
     return Stack(*arrays, chosen, np.array(limits, dtype=np.int64), tied)
@@ -196,10 +197,9 @@ def agree_on_tables(stack, tables, price, greedy):
 @st.composite
 def prox_tables_cases(draw):
     kinds = draw(st.sampled_from([UNTIED, KINDS]))
-    stack = draw(stacks(kinds=kinds))
-    n = len(stack)
-    listed = draw(st.permutations(range(n)))[: draw(st.integers(0, n))] if draw(st.booleans()) else range(n)
-    tables = np.array(listed, dtype=np.int64)
+    stack = draw(stacks(max_tables=8, max_bins=draw(st.sampled_from([3, 12, 40])), kinds=kinds))
+    listed = draw(st.permutations(range(len(stack))))
+    tables = np.array(listed[draw(st.sampled_from([0, 0, 1])) :], dtype=np.int64)
     price, greedy = draw(prices(stack)), draw(st.booleans())
     args, outs = prox_args(stack, tables, price, greedy)
     return Case(args, outs, len(tables), agree_on_tables(stack, tables, price, greedy))

@@ -93,6 +93,13 @@ def test_values_that_are_heavy_only_once_others_are_set_aside():
     np.testing.assert_array_equal(counts_of(X, max_bins=4), [900, 60, 20, 20])
 
 
+@pytest.mark.parametrize("backend", ["fast", "reference"])
+def test_a_value_of_just_its_share_is_not_heavy(backend):
+    # Six rows in three bins: the two ones are a share, and so are cut by mid-rank like the others.
+    with use_backend(backend):
+        np.testing.assert_array_equal(counts_of(column([0, 1, 1, 2, 3, 4]), max_bins=3), [1, 3, 2])
+
+
 def test_a_bin_does_not_span_a_heavy_value():
     light = np.concatenate([np.arange(-30, 0), np.arange(1, 11)])
     X = column(np.concatenate([np.zeros(100), light]))

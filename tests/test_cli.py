@@ -112,9 +112,7 @@ def test_help_lists_every_command(capsys):
 
 
 def test_python_m_rbr_is_the_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "rbr", "--version"], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-m", "rbr", "--version"], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"rbr {rbr.__version__}\n", done.stderr
 
 

@@ -44,9 +44,7 @@ def test_public_name_comes_from_its_home(name):
 
 def test_type_checkers_are_told_the_same_names():
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    block = next(
-        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    )
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     told = {}
     for node in block.body:
         if isinstance(node, ast.ImportFrom):
@@ -83,9 +81,7 @@ def test_import_is_light():
 
 
 def test_unbuilt_source_tree_says_how_to_build_it(tmp_path):
-    shutil.copytree(
-        PACKAGE, tmp_path / "rbr", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c", "__pycache__")
-    )
+    shutil.copytree(PACKAGE, tmp_path / "rbr", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c", "__pycache__"))
     done = run_python("import rbr", tmp_path)
     assert done.returncode != 0
     last_line = done.stderr.strip().splitlines()[-1]

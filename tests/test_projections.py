@@ -16,10 +16,10 @@ from cases_projections import Stack, prices, prox_args, stacks
 from helpers import assert_close, assert_same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rbr._fast._projections import cut_constants
 
 from rbr import _fast
 from rbr._backend import BACKENDS, use_backend
+from rbr._fast import _projections
 from rbr.constraints import Constraints
 from rbr.reference.projections import SHAPES, best_cut, level_codes, piece_costs, prox_table
 
@@ -502,7 +502,7 @@ def test_pruned_search_finds_what_the_plain_one_finds(kind, n, limit):
     cuts_found = []
     for prune in (False, True):
         starts = np.empty(limit, dtype=np.int32)
-        cuts_found.append(starts[: cut_constants(u, w, limit, starts, prune)])
+        cuts_found.append(starts[: _projections.cut_constants(u, w, limit, starts, prune)[0]])
     plain, pruned = (cost_of(u, w, starts) for starts in cuts_found)
     assert abs(pruned - plain) <= 1e-13 * square(u, w)
     if kind != "integers":
@@ -549,10 +549,56 @@ def test_priced_search_agrees_with_the_search_by_count(kind):
     nets = [0.0]
     for k in range(1, 8):
         starts = np.empty(k, dtype=np.int32)
-        starts = starts[: cut_constants(u, w, k, starts, False)]
+        starts = starts[: _projections.cut_constants(u, w, k, starts, False)[0]]
         nets.append(square(u, w) / 2 - cost_of(u, w, starts) - price * (len(starts) - 1) * np.log(n))
     assert len(np.unique(outs[1])) < 8
     assert abs(outs[2][0] - max(nets)) <= 1e-12 * square(u, w)
+
+
+@pytest.mark.parametrize("kind", ["sorted", "steps", "integers"])
+@pytest.mark.parametrize("price", [1e-5, 1e-3, 2e-2])
+def test_monotone_tables_are_searched_as_constant_ones(kind, price):
+    """What ascends is searched in its own way; as `constant` it is not, and has the same net."""
+    n = 500
+    u = np.sort(large_table(kind, n, seed=4))
+    w = np.random.default_rng(4).random(n)
+    w /= w.sum()
+    u -= w @ u
+    outs = {}
+    for shape, values in {"constant": u, "increasing": u, "decreasing": -u}.items():
+        stack = Stack(values, np.array([0, n]), w, w, np.array([False]), [shape], np.array([n]), True)
+        args, outs[shape] = prox_args(stack, np.array([0]), price * square(u, w), False)
+        _fast.prox_tables(*args, *outs[shape], 0, 1)
+    np.testing.assert_allclose(outs["increasing"][2], outs["constant"][2], rtol=1e-12)
+    assert_same_bits(outs["decreasing"][0], -outs["increasing"][0])
+
+
+@pytest.mark.parametrize("n", [30, 150])
+@pytest.mark.parametrize("price", [1e-12, 1e-6, 1e-4])
+def test_levels_look_beyond_codes_that_rise(n, price):
+    """log S(b, k) + k - 1 rises and falls again: many levels may be cheaper than some."""
+    u = np.random.default_rng(6).standard_normal(n)
+    w = np.full(n, 1 / n)
+    stack = Stack(u, np.array([0, n]), w, w, np.array([False]), ["levels"], np.array([n]), False)
+    args, blank = prox_args(stack, np.array([0]), price, False)
+    fast, slow = ([out.copy() for out in blank] for _ in range(2))
+    _fast.prox_tables(*args, *fast, 0, 1)
+    BACKENDS["reference"].prox_tables(*args, *slow, 0, 1)
+    np.testing.assert_allclose(fast[2], slow[2], rtol=1e-12)
+    assert price > 1e-12 or len(np.unique(fast[0])) == n
+
+
+@both_backends
+@pytest.mark.parametrize("greedy", [False, True])
+def test_equal_values_are_one_piece(backend, greedy):
+    u = np.array([-1.0, -1.0, 1.0, 1.0, 1.0, -1.0])
+    for shape, labels in {"constant": [0, 0, 2, 2, 2, 4], "levels": [0, 0, 2, 2, 2, 0]}.items():
+        stack = Stack(
+            u, np.array([0, 6]), np.full(6, 1 / 6), u, np.array([False]), [shape], np.array([6]), True
+        )
+        args, outs = prox_args(stack, np.array([0]), 0.0, greedy)
+        BACKENDS[backend].prox_tables(*args, *outs, 0, 1)
+        np.testing.assert_array_equal(outs[1], labels)
 
 
 @pytest.mark.parametrize("n_threads", [2, 7])

@@ -19,7 +19,7 @@ ctypedef fused code_t:
     uint16_t
 
 cdef enum:
-    TILE_FEATURES = 64        # encoded together, so that their look-up tables (6 kB at 255 bins) share a cache
+    TILE_FEATURES = 64        # encoded together: their look-up tables (6 kB at 255 bins) share a cache
     TILE_EDGES = 65536
     BLOCK_ROWS = 128
     MIN_ROWS_FOR_CELLS = 512  # for fewer rows the cells cost more than they save
@@ -247,7 +247,7 @@ def encode(
     A binary search halves the edges eight times for 255 bins. Cells save most of that. The cell of x is taken
     from the bits of x - low: bits of positive doubles sort as the doubles do, so the cell is monotone in x,
     rounding included. Edges in cells before it are below x, edges in cells behind it are not, and its own
-    cell holds one or two as a rule. Cells of equally many doubles are narrow near the first edge and wide in a
+    cell holds one or two as a rule. Cells of equally many doubles are narrow near the first edge, wide in a
     long tail, as quantiles are. Nothing branches on the data, so the processor works on many numbers at once.
     """
     cdef Py_ssize_t n_features = values.shape[1], most_edges = 0, t, b, j0, j1, j, i0, n

@@ -40,7 +40,7 @@ cdef struct Pieces:
 
 
 cdef struct Scratch:
-    # One allocation of doubles and one of ints, cut into vectors; two more that grow when a search needs them.
+    # One allocation of doubles and one of ints, cut into vectors; two more grow when a search needs them.
     double *doubles
     int32_t *ints
     # the bins of positive weight
@@ -75,7 +75,7 @@ cdef struct Scratch:
     double *best_before
     int32_t *split
     int32_t *cut            # the starts of the chosen pieces
-    # values of the last piece, cut into intervals by the start that owns them; two lists, read one and write the other
+    # values of the last piece, cut into intervals by the start that owns them: a list to read, one to write
     Py_ssize_t interval_capacity
     double *low[2]
     double *high[2]
@@ -98,6 +98,7 @@ cdef struct Scratch:
     Py_ssize_t splits_capacity
     double *by_count
     Py_ssize_t by_count_capacity
+    int64_t n_compared      # starts compared so far, over all ends
 
 
 cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
@@ -109,6 +110,7 @@ cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
     s.splits_capacity = 0
     s.by_count_capacity = 0
     s.cosines_for = 0
+    s.n_compared = 0
     s.interval_capacity = n_intervals
     s.doubles = <double *> malloc((16 * m + 4 * m + 4 * m + 4 * n_intervals) * sizeof(double))
     s.ints = <int32_t *> malloc((13 * m + 3 * m + 3 * m + 2 * n_intervals) * sizeof(int32_t))
@@ -210,8 +212,10 @@ cdef int _need_by_count(Scratch *s, Py_ssize_t size) noexcept nogil:
 # ---------------------------------------------------------------- running sums
 
 
-cdef inline void _begin(Scratch *s, Py_ssize_t slot, Py_ssize_t start, double before, double u, double x) noexcept nogil:
-    """A start takes a slot, before its first bin (u, x) is added: means begin there, so equal values stay exact."""
+cdef inline void _begin(
+    Scratch *s, Py_ssize_t slot, Py_ssize_t start, double before, double u, double x
+) noexcept nogil:
+    """A start takes a slot before its first bin (u, x) is added; means begin there, exact for equal values."""
     s.start[slot] = <int32_t> start
     s.before[slot] = before
     s.cost[slot] = before
@@ -239,8 +243,8 @@ cdef void _extend_constants(
 
 
 cdef void _extend_lines(
-    Py_ssize_t n, double u, double w, double x, double *weight, double *mean_u, double *mean_x, double *spread,
-    double *slope, double *around_mean, double *around_line
+    Py_ssize_t n, double u, double w, double x, double *weight, double *mean_u, double *mean_x,
+    double *spread, double *slope, double *around_mean, double *around_line
 ) noexcept nogil:
     """One more bin for the lines in the first n slots: recursive least squares around the means.
 
@@ -313,7 +317,9 @@ cdef Py_ssize_t _follow(const int32_t *split, Py_ssize_t n, int32_t *cut) noexce
     return n_pieces
 
 
-cdef void _follow_by_count(const int32_t *splits, Py_ssize_t n, Py_ssize_t n_pieces, int32_t *cut) noexcept nogil:
+cdef void _follow_by_count(
+    const int32_t *splits, Py_ssize_t n, Py_ssize_t n_pieces, int32_t *cut
+) noexcept nogil:
     """The same where there is a row of n + 1 splits for every number of pieces."""
     cdef Py_ssize_t k, e = n
     for k in range(n_pieces, 0, -1):
@@ -371,7 +377,9 @@ cdef inline Py_ssize_t _own(
     return n + 1
 
 
-cdef Py_ssize_t _forget_unseen(Scratch *s, Py_ssize_t n_slots, Py_ssize_t e, int32_t *owners, Py_ssize_t n) noexcept nogil:
+cdef Py_ssize_t _forget_unseen(
+    Scratch *s, Py_ssize_t n_slots, Py_ssize_t e, int32_t *owners, Py_ssize_t n
+) noexcept nogil:
     """Close the gaps that starts without an interval leave; returns the number of slots."""
     cdef Py_ssize_t j, kept = 0
     for j in range(n_slots):
@@ -395,11 +403,12 @@ cdef void _search_constants(
     priced : before is best itself (optimal partitioning, FPOP: Maidstone et al. 2017); else it is the row of
         one piece less (pDPA: Rigaill 2015)
 
-    As a function of the value m of the last piece, the cost of the start s is cost_s + weight_s (m - mean_s)^2 / 2.
-    Two such functions keep their difference when a bin is added, so what a start has lost to another it has lost
-    for ever. We hold the range of u cut into intervals, each with the start that is cheapest there. A new start e
-    comes in with the constant before[e] + unit and takes the m where the owner is dearer; starts that own nothing go.
-    If u ascends, the mean of a piece that grows does too: what lies below an owner's mean need not be owned.
+    As a function of the value m of the last piece, the start s costs cost_s + weight_s (m - mean_s)^2 / 2.
+    Two such functions keep their difference when a bin is added, so what a start has lost to another it has
+    lost for ever. We hold the range of u cut into intervals, each with the start that is cheapest there. A
+    new start e comes in with the constant before[e] + unit and takes the m where the owner is dearer; starts that
+    own nothing go. If u ascends, the mean of a piece that grows does too: what lies below an owner's mean
+    need not be owned.
     """
     cdef Py_ssize_t n = p.n, e, i, least, slot, n_slots, n_intervals, n_written, n_seen
     cdef int side = 0
@@ -425,6 +434,7 @@ cdef void _search_constants(
     n_intervals = _own(low, high, 0, s.low[0], s.high[0], s.owner[0], 0)
     for e in range(first_start + 1, n + 1):
         _extend_constants(n_slots, p.u[e - 1], p.w[e - 1], s.weight, s.mean_u, s.cost)
+        s.n_compared += n_slots
         least = _leftmost_least(s.cost, n_slots)
         best[e] = s.cost[least]
         split[e] = s.start[least]
@@ -432,7 +442,7 @@ cdef void _search_constants(
             break
         entry = (best[e] if priced else before[e]) + p.unit
         if 3 * n_intervals > s.interval_capacity:
-            # An envelope of parabolas is never so long but by rounding; without pruning the rest is right too.
+            # Only rounding makes an envelope of parabolas so long; the rest is right without pruning too.
             prune = False
         if not prune:
             _begin(s, n_slots, e, entry, p.u[e], 0.0)
@@ -458,7 +468,7 @@ cdef void _search_constants(
             keep_high = high
             room = entry - s.cost[slot]
             half_weight = 0.5 * s.weight[slot]
-            if half_weight * (low - mean) * (low - mean) > room or half_weight * (high - mean) * (high - mean) > room:
+            if half_weight * max((low - mean) * (low - mean), (high - mean) * (high - mean)) > room:
                 radius = sqrt(room / half_weight) if room > 0.0 else 0.0
                 keep_low = mean - radius if mean - radius > low else low
                 keep_high = mean + radius if mean + radius < high else high
@@ -506,7 +516,7 @@ cdef double _least_price_beyond(Pieces *p, Py_ssize_t k, Py_ssize_t limit) noexc
 cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """The best of 1, 2, ..., limit constant pieces, one pruned pass each; -1 if there is no memory."""
     cdef Py_ssize_t n = p.n, k, e, n_pieces = 1
-    cdef double least, total
+    cdef double least
     cdef double *before = s.best_before
     cdef double *best = s.best
     cdef double *swap
@@ -517,16 +527,15 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
         _extend_constants(1, p.u[e - 1], p.w[e - 1], s.weight, s.mean_u, s.cost)
         before[e] = s.cost[0]
         s.splits[e] = 0
-    least = before[n] + _count_price(p, 1)
+    least = before[n]
     for k in range(2, limit + 1):
         if least <= _least_price_beyond(p, k - 1, limit):
             break
         if _need_splits(s, k * (n + 1)) < 0:
             return -1
         _search_constants(p, k - 1, False, before, best, s.splits + (k - 1) * (n + 1), s)
-        total = best[n] + _count_price(p, k)
-        if total < least:
-            least = total
+        if best[n] < least:
+            least = best[n]
             n_pieces = k
         swap = before
         before = best
@@ -547,7 +556,7 @@ cdef void _search_sorted_ends(
     Scratch *s, Py_ssize_t first_end, Py_ssize_t last_end, Py_ssize_t first_start, Py_ssize_t last_start,
     const double *before, double unit, double *best, int32_t *split
 ) noexcept nogil:
-    """best[e] for first_end <= e < last_end, whose splits lie in first_start..last_start: halve, and halve again."""
+    """best[e] for first_end <= e < last_end, whose splits lie in first_start..last_start, by halving."""
     cdef Py_ssize_t e, start, least
     cdef double weight, moment, cost, least_cost
     while first_end < last_end:
@@ -569,7 +578,7 @@ cdef void _search_sorted_ends(
 
 
 cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """The best of 1, 2, ..., limit constant pieces of sorted values, O(n log n) each; -1 if there is no memory.
+    """The best of 1, 2, ..., limit constant pieces of sorted values, O(n log n) each; -1: no memory.
 
     Between sorted values the cost is Monge, so the best start moves right with the end. This search needs
     pieces in any order, hence prefix sums: with their rounding errors carried along, and around the mean.
@@ -671,7 +680,7 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
 
 
 cdef Py_ssize_t _cut_exact_fit(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """Pieces that meet every value, if at most `limit` of them do: runs of equal values, or pairs for lines; else 0."""
+    """Pieces that meet every value: runs of equal values, pairs for lines; 0 if `limit` are not enough."""
     cdef Py_ssize_t i, n_pieces = 0
     if p.constant_code > 0.0:
         for i in range(p.n):
@@ -773,7 +782,9 @@ cdef inline double _piece_cost(Pieces *p, double around_mean, double around_line
 
 cdef inline bint _precedes(Scratch *s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
     """Order of the heap: the least loss, ties to the leftmost pair."""
-    return s.heap_loss[i] < s.heap_loss[j] or (s.heap_loss[i] == s.heap_loss[j] and s.heap_left[i] < s.heap_left[j])
+    if s.heap_loss[i] != s.heap_loss[j]:
+        return s.heap_loss[i] < s.heap_loss[j]
+    return s.heap_left[i] < s.heap_left[j]
 
 
 cdef inline void _swap(Scratch *s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
@@ -783,7 +794,7 @@ cdef inline void _swap(Scratch *s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
 
 
 cdef Py_ssize_t _push(Scratch *s, Py_ssize_t size, double loss, Py_ssize_t left) noexcept nogil:
-    """Put the pair that begins at `left` on the heap; what it held of that pair is void. Returns the new size."""
+    """Put the pair that begins at `left` on the heap; older entries of it are void. Returns the new size."""
     cdef Py_ssize_t i = size
     s.stamp[left] += 1
     s.heap_loss[i] = loss
@@ -815,7 +826,8 @@ cdef Py_ssize_t _pop(Scratch *s, Py_ssize_t size) noexcept nogil:
 cdef Py_ssize_t _push_pair(Pieces *p, Scratch *s, Py_ssize_t size, Py_ssize_t left) noexcept nogil:
     cdef Py_ssize_t right = s.next_start[left]
     cdef Fit fit = _joined(s, left, right)
-    return _push(s, size, _piece_cost(p, fit.around_mean, fit.around_line) - s.cost[left] - s.cost[right], left)
+    cdef double joined = _piece_cost(p, fit.around_mean, fit.around_line)
+    return _push(s, size, joined - s.cost[left] - s.cost[right], left)
 
 
 cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
@@ -923,8 +935,8 @@ cdef Py_ssize_t _search(Pieces *p, Table *t, Scratch *s) noexcept nogil:
 cdef int _choose_pieces(Table *t, Scratch *s, double *code) noexcept nogil:
     """constant, linear, mixed: the best cut, then the fit of each piece by direct sums."""
     cdef Py_ssize_t n = _collect_live(t, s), n_pieces, piece, first, last, first_bin, last_bin, i
-    cdef double log_b = log(<double> t.n_ordered), mean, center, slope, spread, product, around_mean, around_line, dx, du
-    cdef double origin, extent
+    cdef double log_b = log(<double> t.n_ordered), origin, extent, mean, center, slope, spread, product
+    cdef double dx, du, around_mean, around_line
     cdef Pieces p
     cdef bint line
     code[0] = 0.0
@@ -991,7 +1003,8 @@ cdef int _choose_pieces(Table *t, Scratch *s, double *code) noexcept nogil:
 
 cdef int _choose_monotone(Table *t, Scratch *s, double *code) noexcept nogil:
     """increasing, decreasing: pool adjacent violators, then the best cut of the blocks."""
-    cdef Py_ssize_t n = _collect_live(t, s), n_blocks = 0, n_pieces, piece, first, last, i, first_bin, last_bin
+    cdef Py_ssize_t n = _collect_live(t, s), n_blocks = 0
+    cdef Py_ssize_t n_pieces, piece, first, last, i, first_bin, last_bin
     cdef double sign = 1.0 if t.shape == INCREASING else -1.0, mean, log_b = log(<double> t.n_ordered)
     cdef Pieces p
     code[0] = 0.0
@@ -1246,7 +1259,7 @@ def prox_tables(
     const int8_t[::1] shapes,  # IN  (n_features,) index into SHAPES
     const int64_t[::1] limits,  # IN  (n_features,) s_L,j
     double price,  # IN  mu * lambda * kappa
-    const double[::1] level_codes,  # IN  flat, of the `levels` tables: log S(b, k) + k - 1 for k = 1..min(limit, b)
+    const double[::1] level_codes,  # IN  flat, of `levels` tables: log S(b, k) + k - 1, k = 1..min(limit, b)
     const int64_t[::1] level_code_offsets,  # IN  (n_features + 1,)
     bint greedy,  # IN  bottom-up merging instead of the exact search
     double[::1] out,  # OUT (n_coef,) the slices of the given tables
@@ -1281,7 +1294,9 @@ def prox_tables(
             t.shape = <Shape> shapes[j]
             t.limit = limits[j]
             t.price = price
-            t.level_codes = &level_codes[level_code_offsets[j]] if t.shape == LEVELS and t.n_ordered > 0 else NULL
+            t.level_codes = NULL
+            if t.shape == LEVELS and t.n_ordered > 0:
+                t.level_codes = &level_codes[level_code_offsets[j]]
             t.greedy = greedy
             t.out = &out[begin]
             t.labels = &labels[begin]
@@ -1294,10 +1309,13 @@ def prox_tables(
 # ---------------------------------------------------------------- for tests and benches
 
 
-def cut_constants(const double[::1] u, const double[::1] w, Py_ssize_t limit, int32_t[::1] starts, bint prune):
+def cut_constants(
+    const double[::1] u, const double[::1] w, Py_ssize_t limit, int32_t[::1] starts, bint prune
+):
     """The cut of u into at most `limit` constant pieces by one search or the other, whatever the size.
 
-    Returns the number of pieces, whose starts are in `starts`. Not a kernel: `prox_tables` chooses the search.
+    Returns the number of pieces, whose starts are in `starts`, and how many starts the pruned search
+    compared. Not a kernel: `prox_tables` chooses the search.
     """
     cdef Py_ssize_t i, n = u.shape[0], n_pieces
     cdef Scratch scratch
@@ -1326,4 +1344,4 @@ def cut_constants(const double[::1] u, const double[::1] w, Py_ssize_t limit, in
         _release(&scratch)
     if n_pieces < 0:
         raise MemoryError(f"no memory to search a table of {n} bins")
-    return n_pieces
+    return n_pieces, scratch.n_compared
