@@ -350,7 +350,8 @@ def test_max_iter_is_kept_and_the_warning_tells_the_truth(solver):
 
 def test_ctrl_c_is_honoured_within_a_second():
     code = """
-        import time, numpy as np, rbr
+        import signal, numpy as np, rbr
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
         rng = np.random.default_rng(0)
         codes = rng.integers(0, 64, (300, 30_000), dtype=np.uint8)
         B = rbr.BinnedMatrix(codes, 64 * np.arange(301))
