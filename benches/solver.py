@@ -136,10 +136,11 @@ def adult(folder: str | None) -> str:
     above = 100 * (default / min(fixed) - 1)
     head = ["solver", "training loss", "converged", "gradients", "Newton steps", "together", "seconds"]
     return (
-        f"**Adult**, {B.n_rows} rows, all {B.n_features} features, s_L = 16, kappa = 0, logistic, categories as levels; "
-        f"every sweep for a gradient and every Newton step counts. The default solver's loss is {abs(above):.3f}% "
-        f"{'above' if above > 0 else 'below'} that of {ADULT_ITERATIONS} steps of Algorithm 1 with its best fixed step. "
-        "Floors: at most 0.2% above, with at most 40 gradients and Newton steps together.\n\n" + table(head, lines)
+        f"**Adult**, {B.n_rows} rows, all {B.n_features} features, s_L = 16, kappa = 0, logistic, categories as "
+        f"levels; every sweep for a gradient and every Newton step counts. The default solver's loss is "
+        f"{abs(above):.3f}% {'above' if above > 0 else 'below'} that of {ADULT_ITERATIONS} steps of Algorithm 1 with "
+        "its best fixed step. Floors: at most 0.2% above, with at most 40 gradients and Newton steps together.\n\n"
+        + table(head, lines)
     )
 
 

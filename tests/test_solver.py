@@ -530,6 +530,25 @@ def test_the_jump_cost_finds_the_number_of_features():
     assert false <= 1
 
 
+@pytest.mark.parametrize("seed", [3, 5])
+def test_moving_jumps_leaves_local_optima(seed, monkeypatch):
+    B, data = planted(300, 30, 5, 20, noise=0.5, random_state=seed)
+    problem = {"constraints": Constraints(None, 4, jump_cost=0.5), "dispersion": 0.3}
+    with_shifts = rbr.solve(B, data.y, **problem).loss_path[-1]
+    monkeypatch.setattr("rbr.solver.shifts", lambda *args: iter(()))
+    without = rbr.solve(B, data.y, **problem).loss_path[-1]
+    assert with_shifts < 0.99 * without
+
+
+def test_a_short_step_does_not_keep_features_out():
+    """A short step is a strict selector: from zero it lets nothing in. Single entries do."""
+    B, data = planted(300, 30, 5, 20, noise=0.5, random_state=0)
+    usual, short = (rbr.solve(B, data.y, step_size=step) for step in ("auto", 1e-3))
+    assert len(usual.support) > 1
+    assert short.loss_path[-1] <= 1.05 * usual.loss_path[-1]
+    assert short.certificate.entry[1] <= 0
+
+
 # ---------------------------------------------------------------- dispersion
 
 
