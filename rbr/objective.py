@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rbr._backend import kernels
-from rbr.design import BinnedMatrix
+from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.parallel import over_ranges
 
 # A block's residuals and codes of one feature stay in the second-level cache.
@@ -113,6 +113,7 @@ class Objective:
                     len(features),
                     n_threads,
                     *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
+                    per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
                 )
         gradient = np.divide(-sums, design.weights, out=np.zeros_like(sums), where=design.weights > 0)
         return float(sum(block_losses)), gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
@@ -167,7 +168,11 @@ class Objective:
         self.n_columns_read += len(features) + n_pairs
         n_threads = self.n_threads if n_pairs * design.n_rows >= 200_000 else 1
         over_ranges(
-            kernels().gram, n_pairs, n_threads, codes, offsets, np.arange(len(features)), row_weights, offsets, out
+            kernels().gram,
+            n_pairs,
+            n_threads,
+            *(codes, offsets, np.arange(len(features)), row_weights, offsets, out),
+            per_call=max(1, MAX_ENTRIES_PER_CALL // design.n_rows),
         )
         return out, offsets
 

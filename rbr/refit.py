@@ -120,8 +120,10 @@ def refit(
     if not len(point.support):
         return point, labels
     value = point.loss + ridge(point.f, constraints.weights, alpha)
+    space = None
     for _ in range(max_newton):
-        space = _Space(objective, constraints, point, labels)
+        if space is None or space.labels is not labels:
+            space = _Space(objective, constraints, point.support, labels)
         gradient = space.coordinates(objective.gradient(point, point.support)) + alpha * space.coordinates(point.f)
         if step * np.linalg.norm(gradient) <= tol * norm(point.f, constraints.weights):
             break
@@ -138,7 +140,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
     Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss serves.
     """
     for majorize in (False, True):
-        move = space.newton_move(gradient, alpha, majorize)
+        move = space.newton_move(point, gradient, alpha, majorize)
         if move is None:
             return None
         objective.n_newton_steps += 1
@@ -156,7 +158,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
     """||f||_w over all tables and classes."""
-    return float(np.sqrt((weights @ f**2).sum()))
+    return float(np.sqrt(np.sum(weights * (f**2).T)))
 
 
 def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
@@ -167,10 +169,10 @@ def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
 class _Space:
     """The coordinates of all tables whose pieces are given, class by class."""
 
-    def __init__(self, objective: Objective, constraints: BoundConstraints, point: Point, labels: np.ndarray):
-        self.objective, self.point = objective, point
+    def __init__(self, objective: Objective, constraints: BoundConstraints, support: np.ndarray, labels: np.ndarray):
+        self.objective, self.support, self.labels = objective, support, labels
         self.offsets, self.weights = constraints.offsets, constraints.weights
-        self.support, self.n_classes = point.support, objective.n_outputs
+        self.n_classes = objective.n_outputs
         by_class = labels[:, None] if labels.ndim == 1 else labels
         self.bases: list[list[TableBasis | None]] = []
         for c in range(self.n_classes):
@@ -215,9 +217,9 @@ class _Space:
                 columns[bins, c] = b.basis @ mine[where]
         return out
 
-    def newton_move(self, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
+    def newton_move(self, point: Point, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
         """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
-        curvature = self.objective.curvature(self.point, majorize)
+        curvature = self.objective.curvature(point, majorize)
         if curvature is None:
             return None
         columns = curvature[:, None] if curvature.ndim == 1 else curvature
@@ -241,7 +243,7 @@ class _Space:
 
         if is_exact:
             return self.tables(-apply_inverses(gradient))
-        hessian_of_rows = self.objective.hessian(self.point, curvature, majorize)
+        hessian_of_rows = self.objective.hessian(point, curvature, majorize)
 
         def hessian_times(a):
             sums = self.objective.bin_sums(

@@ -36,8 +36,8 @@ from rbr.refit import norm, refit, ridge, settle_empty_levels
 SOLVERS = ("auto", "algorithm1")
 KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 
-# A proposal must lower the objective by this part of its first value to be accepted: more than rounding, and so much that
-# separable classes, whose loss falls for ever, come to an end.
+# New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and so much
+# that separable classes, whose loss falls for ever, come to an end.
 DESCENT = 1e-10
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
@@ -229,12 +229,12 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
     point, value = start, problem.value(start, labels)
-    first_value = abs(value)
+    least_descent = DESCENT * abs(value)
 
-    def accept(proposal, n_newton, descent=DESCENT):
-        """The refitted proposal if the objective falls by more than rounding, else None."""
+    def accept(proposal, n_newton, by_at_least=least_descent):
+        """The refitted proposal if the objective falls by enough, else None."""
         new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol, target=value)
-        return new if new[-1] < value - descent * first_value else None
+        return new if new[-1] < value - by_at_least else None
 
     for iteration in range(max_iter + 1):
         gradient = objective.gradient(point)
@@ -254,7 +254,7 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
             if converged or stop or halving == MAX_STEP_HALVINGS:
                 break
             if np.array_equal(found.labels, labels):
-                new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, descent=0.0)
+                new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, by_at_least=0.0)
             elif not any(np.array_equal(found.labels, other) for other in refused):
                 new = accept(found, NEWTON_PER_PROPOSAL)
                 refused.append(found.labels)

@@ -350,7 +350,8 @@ def test_max_iter_is_kept_and_the_warning_tells_the_truth(solver):
 
 def test_ctrl_c_is_honoured_within_a_second():
     code = """
-        import time, numpy as np, rbr
+        import signal, numpy as np, rbr
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
         rng = np.random.default_rng(0)
         codes = rng.integers(0, 64, (300, 30_000), dtype=np.uint8)
         B = rbr.BinnedMatrix(codes, 64 * np.arange(301))
@@ -527,6 +528,25 @@ def test_the_jump_cost_finds_the_number_of_features():
         false += len(rbr.solve(B, noise).support) > 1
     assert hits >= 9
     assert false <= 1
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_moving_jumps_leaves_local_optima(seed, monkeypatch):
+    B, data = planted(300, 30, 5, 20, noise=0.5, random_state=seed)
+    problem = {"constraints": Constraints(None, 4, jump_cost=0.5), "dispersion": 0.3}
+    with_shifts = rbr.solve(B, data.y, **problem).loss_path[-1]
+    monkeypatch.setattr("rbr.solver.shifts", lambda *args: iter(()))
+    without = rbr.solve(B, data.y, **problem).loss_path[-1]
+    assert with_shifts < 0.99 * without
+
+
+def test_a_short_step_does_not_keep_features_out():
+    """A short step is a strict selector: from zero it lets nothing in. Single entries do."""
+    B, data = planted(300, 30, 5, 20, noise=0.5, random_state=0)
+    usual, short = (rbr.solve(B, data.y, step_size=step) for step in ("auto", 1e-3))
+    assert len(usual.support) > 1
+    assert short.loss_path[-1] <= 1.05 * usual.loss_path[-1]
+    assert short.certificate.entry[1] <= 0
 
 
 # ---------------------------------------------------------------- dispersion
