@@ -455,7 +455,9 @@ class AdditiveModel:
         str
             With a table a SELECT of all its columns whose last column, "score", is the raw score
             (`decision_function`, or `predict` before the link); with several score columns "score_<class>" each. A
-            missing value must be NULL; text is compared as the database compares it.
+            missing value must be NULL; text is compared as the database compares it. A database that reads decimal
+            numbers to the nearest double gives the very score. SQLite 3.40 reads one long number in some ten thousand
+            one last bit off: a value exactly at such an edge may then fall on its other side.
 
         Examples
         --------
@@ -466,10 +468,11 @@ class AdditiveModel:
         >>> B = binner.transform(X)
         >>> s = rbr.solve(B, np.repeat([1.0, 3.0], 4), constraints=rbr.Constraints(max_segments=2))
         >>> model = rbr.AdditiveModel.from_solution(binner, B, s, loss="squared_error")
-        >>> print(model.to_sql("points"))
+        >>> model = model.set_piece("x0", 0, -1.0).set_piece("x0", 1, 1.5)
+        >>> print(model.to_sql("points"))  # doctest: +ELLIPSIS
         SELECT *,
-          2.0e0
-          + CASE WHEN "x0" IS NULL THEN 0.0e0 WHEN "x0" <= 3.5e0 THEN -1.0e0 ELSE 1.0e0 END AS "score"
+          ...e0
+          + CASE WHEN "x0" IS NULL THEN 0.0e0 WHEN "x0" <= 3.5e0 THEN -1.0e0 ELSE 1.5e0 END AS "score"
         FROM "points"
         """
         from rbr.export import to_sql
