@@ -56,7 +56,7 @@ def manners(constraints: Constraints, design: BinnedMatrix, alpha: float) -> lis
     allowed = tuple(j for j in range(bound.n_features) if j not in constraints.exclude)
     unpaid = replace(constraints, always_include=allowed)
     return [
-        Manner("lines", replace(unpaid, shape=lines, max_segments=one_line, jump_cost=0.1), max(alpha, 0.03)),
+        Manner("lines", replace(unpaid, shape=lines, max_segments=one_line, jump_cost=0.05), max(alpha, 0.03)),
         Manner("bent lines", replace(unpaid, shape=lines, max_segments=few_lines, jump_cost=0.5), max(alpha, 0.03)),
         Manner("pieces", replace(unpaid, jump_cost=0.25), max(alpha, 0.3)),
         Manner("strict pieces", replace(unpaid, jump_cost=0.5), max(alpha, 0.03)),

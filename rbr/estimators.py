@@ -16,7 +16,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from rbr.bagging import bag_average
+from rbr.bagging import Manner, bag_average, manners
 from rbr.binning import Binner
 from rbr.checks import check_choice, check_int, check_real
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
@@ -37,9 +37,8 @@ except ImportError:  # pragma: no cover - older scikit-learn
         return fit
 
 
-# "auto" bags below this many rows.
-BAGS_BELOW_ROWS = 0
-DEFAULT_BAGS = 16
+# n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py).
+DEFAULT_BAGS, BAGS_BELOW_ROWS = 16, 5000
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
@@ -92,10 +91,12 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             **arguments,
         )
         if self._n_bags(design.n_rows):
+            as_asked = [Manner("as asked", constraints, self.alpha)]
             solution = bag_average(
                 design,
                 y,
                 solution,
+                manners(constraints, design, self.alpha) if self.jump_cost == "default" else as_asked,
                 n_bags=self._n_bags(design.n_rows),
                 random_state=self.random_state,
                 sample_weight=sample_weight,
@@ -563,7 +564,8 @@ _PARAMETERS = """max_features : int or None
         "constant", "linear", "mixed" (each piece constant or a line, whichever pays), "increasing", "decreasing",
         "levels" (categories fused into groups; their default), "frequency" or "free".
     jump_cost : float or "default"
-        kappa, the price of features and pieces. 0 is the paper's algorithm, which then needs max_features.
+        kappa, the price of features and pieces. 0 is the paper's algorithm, which then needs max_features. The default
+        is 0.5, and with bags what does best out of bag.
     binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
     categorical_features : "from_dtype", list of names or indices, mask or None
         "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
@@ -574,8 +576,9 @@ _PARAMETERS = """max_features : int or None
     alpha : float
         Ridge penalty on the tables.
     n_bags : int or "auto"
-        Average the tables of so many fits on subsamples and project the average back; 0 is a single fit.
-        "auto" decides by the number of rows.
+        Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
+        single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
+        "auto" is 16 below 5,000 rows and 0 from there on.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.
