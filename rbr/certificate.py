@@ -45,7 +45,7 @@ class Certificate:
         refitted.
     entry : tuple (Entry or None, float)
         The unused feature that promises most, likewise, where the limit on the features leaves room for one. Tested
-        at the longest step that is safe for one table, since a shorter step is a stricter selector.
+        at one over the bound on the curvature, since a shorter step is a stricter selector.
     unrestricted : float
         Loss + ridge of the best tables without any limit, as far as a few hundred L-BFGS steps reach.
     gap : float
@@ -75,7 +75,7 @@ class Certificate:
 
     @cached_property
     def swap(self) -> tuple[Swap | None, float]:
-        return self._best(swaps(self._problem, self._point, self._labels, self._problem.natural_step))
+        return self._best(swaps(self._problem, self._point, self._labels, self._problem.entry_step))
 
     @cached_property
     def shift(self) -> tuple[Shift | None, float]:
@@ -86,7 +86,7 @@ class Certificate:
     def entry(self) -> tuple[Entry | None, float]:
         if len(self._point.support) == self._problem.constraints.max_features:
             return None, 0.0
-        return self._best(entries(self._problem, self._point, self._labels, self._problem.natural_step))
+        return self._best(entries(self._problem, self._point, self._labels, self._problem.entry_step))
 
     def _best(self, proposals):
         best = (None, 0.0)
