@@ -39,7 +39,7 @@ class Certificate:
         Loss + ridge + jump cost of the solution.
     swap : tuple (Swap or None, float)
         The best swap of a used for an unused feature, and by how much it would lower the objective once refitted;
-        at most 0 if none would. One pass over the data for each used feature.
+        at most 0 if none would. A Newton step and a pass over the data for each used feature.
     shift : tuple (Shift or None, float)
         The best move of one jump between its neighbours, likewise. The five that promise most with all else held are
         refitted.
