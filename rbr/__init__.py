@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 
 # Every public name and the module it lives in; a name that is itself a module stands for that module.
 _HOMES = {
+    "AdditiveModel": "rbr.model",
     "BinnedMatrix": "rbr.design",
     "Binner": "rbr.binning",
     "Constraints": "rbr.constraints",
+    "RBRClassifier": "rbr.estimators",
+    "RBRRegressor": "rbr.estimators",
     "baselines": "rbr.baselines",
     "cli": "rbr.cli",
     "datasets": "rbr.datasets",
+    "load": "rbr.model_io",
     "losses": "rbr.losses",
     "plotting": "rbr.plotting",
     "reference": "rbr.reference",
@@ -37,6 +41,10 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr.binning import Binner as Binner
     from rbr.constraints import Constraints as Constraints
     from rbr.design import BinnedMatrix as BinnedMatrix
+    from rbr.estimators import RBRClassifier as RBRClassifier
+    from rbr.estimators import RBRRegressor as RBRRegressor
+    from rbr.model import AdditiveModel as AdditiveModel
+    from rbr.model_io import load as load
     from rbr.solver import solve as solve
 
     __version__: str

@@ -38,6 +38,10 @@ def bag_average(
 ) -> Solution:
     """The solution whose tables are the projected average of the tables of n_bags fits on subsamples."""
     rng = check_random_state(0 if random_state is None else random_state)
+    if sample_weight is not None and not sample_weight.all():
+        used = sample_weight > 0
+        design, y, sample_weight = design[used], y[used], sample_weight[used]
+        offset = None if offset is None else offset[used]
     group = distinct_rows(design, y, offset)
     n_groups = group.max() + 1
     total = np.zeros_like(solution.f)

@@ -17,7 +17,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr.checks import check_int, check_nonnegative
 from rbr.parallel import over_ranges, resolve_n_jobs
-from rbr.tables import SparseTable, Table, open_table
+from rbr.tables import SparseTable, Table, few, open_table
 
 if TYPE_CHECKING:
     from rbr.design import BinnedMatrix
@@ -241,7 +241,7 @@ class Binner:
         """The codes of a table, of shape (n_features, n_rows)."""
         self._check_fitted()
         table = open_table(X)
-        self._check_columns(table)
+        table.check_columns(self.feature_names_in_, self.n_features_in_, "Binner")
         codes = np.empty((table.n_features, table.n_rows), dtype=self._code_dtype(table))
         n_threads = resolve_n_jobs(self.n_jobs)
         if isinstance(table, SparseTable):
@@ -302,25 +302,6 @@ class Binner:
             if no_bin:
                 return np.uint16
         return np.uint8
-
-    def _check_columns(self, table: Table) -> None:
-        expected, given = self.feature_names_in_, table.names
-        if expected is not None and given is not None and expected != given:
-            problems = []
-            if absent := [name for name in expected if name not in set(given)]:
-                problems.append(f"missing {_few(absent)}")
-            if extra := [name for name in given if name not in set(expected)]:
-                problems.append(f"not seen in fit: {_few(extra)}")
-            if not problems:
-                moved = [name for name, other in zip(given, expected, strict=True) if name != other]
-                problems.append(f"in another order: {_few(moved)}")
-            raise ValueError(f"The columns of X must be those of fit, in that order; {'; '.join(problems)}")
-        if table.n_features != self.n_features_in_:
-            # The wording is scikit-learn's, whose estimator checks look for it.
-            raise ValueError(
-                f"X has {table.n_features} features, "
-                f"but Binner is expecting {self.n_features_in_} features as input"
-            )
 
 
 class _Ragged(Sequence):
@@ -540,7 +521,7 @@ def _index_of(key: Any, names: tuple[str, ...] | None, n_features: int, paramete
                 f"{parameter} names the column {key!r}, but the columns of X have no names; use indices"
             )
         if key not in names:
-            raise ValueError(f"{parameter} names the column {key!r}; the columns are {_few(names)}")
+            raise ValueError(f"{parameter} names the column {key!r}; the columns are {few(names)}")
         return names.index(key)
     if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
         if not 0 <= key < n_features:
@@ -549,12 +530,6 @@ def _index_of(key: Any, names: tuple[str, ...] | None, n_features: int, paramete
             )
         return int(key)
     raise ValueError(f"{parameter} names the column {key!r}; a column must be given by its name or index")
-
-
-def _few(names: Sequence[str]) -> str:
-    """Some of the names, for a message."""
-    shown = ", ".join(repr(name) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def _by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
@@ -676,12 +651,12 @@ def _generator(random_state: Any) -> np.random.Generator:
 def _interval_labels(edges: np.ndarray) -> list[str]:
     if len(edges) == 0:
         return ["any number"]
-    texts = _short_numbers(edges)
+    texts = short_numbers(edges)
     inner = [f"({left}, {right}]" for left, right in zip(texts[:-1], texts[1:], strict=True)]
     return [f"<= {texts[0]}", *inner, f"> {texts[-1]}"]
 
 
-def _short_numbers(numbers: np.ndarray) -> list[str]:
+def short_numbers(numbers: np.ndarray) -> list[str]:
     """Increasing numbers with so few digits that each stays within 5 % of the way to its neighbours."""
     if len(numbers) == 1:
         slack = np.abs(numbers) * 1e-6

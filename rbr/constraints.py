@@ -285,6 +285,10 @@ class BoundConstraints:
         """The same tables under another s_G."""
         return replace(self, max_features=max_features)
 
+    def with_jump_cost(self, jump_cost: float) -> BoundConstraints:
+        """The same tables under another kappa."""
+        return replace(self, jump_cost=jump_cost)
+
     def on(self, weights: np.ndarray) -> BoundConstraints:
         """The same tables, at the same positions, in another geometry."""
         return replace(self, weights=weights)
@@ -292,7 +296,7 @@ class BoundConstraints:
     def without_limits(self, jump_cost: float) -> BoundConstraints:
         """The same tables under the default limit on pieces, no limit on features, and another jump cost."""
         limits = np.full_like(self.limits, DEFAULT_MAX_SEGMENTS)
-        return replace(self, max_features=None, limits=limits, jump_cost=jump_cost)
+        return replace(self, max_features=None, limits=limits).with_jump_cost(jump_cost)
 
     def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
         """How many numbers the used tables hold, given their means: pieces, slopes and missing values, less one each."""

@@ -37,6 +37,10 @@ except ImportError:  # pragma: no cover - older scikit-learn
         return fit
 
 
+# "auto" bags below this many rows.
+BAGS_BELOW_ROWS = 0
+DEFAULT_BAGS = 16
+
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
 
@@ -295,7 +299,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         array of shape (n_rows, n_terms), with more than two classes (n_rows, n_terms, n_classes)
             Columns in the order of `terms_`; rows sum to the score less the intercept.
         """
-        return self.model_.explain(self._check_X(X))
+        X = self._check_X(X)
+        return self.model_.explain(X)
 
     def save(self, path) -> None:
         """Write the model to a JSON file, which `rbr.load` reads; the same as ``model_.save(path)``."""
@@ -415,7 +420,8 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
 
     def predict(self, X, offset=None) -> np.ndarray:
         """The prediction in the units of y."""
-        return self.model_.predict(self._check_X(X), offset=offset)
+        X = self._check_X(X)
+        return self.model_.predict(X, offset=offset)
 
 
 class RBRClassifier(ClassifierMixin, _RBREstimator):
@@ -528,11 +534,13 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
 
     def decision_function(self, X, offset=None) -> np.ndarray:
         """The score: the log-odds of the second of two classes, or one column per class."""
-        return self.model_.decision_function(self._check_X(X), offset=offset)
+        X = self._check_X(X)
+        return self.model_.decision_function(X, offset=offset)
 
     def predict_proba(self, X, offset=None) -> np.ndarray:
         """Probability of each class, in the order of `classes_`."""
-        return self.model_.predict_proba(self._check_X(X), offset=offset)
+        X = self._check_X(X)
+        return self.model_.predict_proba(X, offset=offset)
 
     def predict_log_proba(self, X, offset=None) -> np.ndarray:
         """Logarithm of `predict_proba`."""
@@ -541,7 +549,8 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
 
     def predict(self, X, offset=None) -> np.ndarray:
         """The most probable class."""
-        return self.model_.predict(self._check_X(X), offset=offset)
+        X = self._check_X(X)
+        return self.model_.predict(X, offset=offset)
 
 
 _PARAMETERS = """max_features : int or None

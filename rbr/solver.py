@@ -477,7 +477,9 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     1 where the loss knows its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 evenly spaced
     rows: start with the dispersion around the constant model; fit at the default jump cost without limits, from
     zero; take the dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by less than
-    5%, at most four times. It depends on data, loss and shapes, not on a step, a limit or a start.
+    5%, at most four times. A place that was searched for has cost more than the number that stands there, so the code
+    length of the fit counts among its degrees of freedom, and a fit that spends more than half of the rows in this way
+    is not believed; else a small table fits its own noise, finds little left, and goes on to fit more. It depends on data, loss and shapes, not on a step, a limit or a start.
     """
     loss = objective.loss
     if loss.name in KNOWN_DISPERSION:
@@ -507,6 +509,9 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
         recorder = _Recorder(problem, 0, None)
         point, labels, *_ = _run_auto(problem, start, nothing, None, 30, 1e-3, recorder)
         df = 1.0 + constraints.degrees_of_freedom(labels, point.support)
+        df += constraints.with_jump_cost(1.0).cost(labels, point.support, 1.0)
+        if df > n / 2:
+            break
         previous, phi = phi, loss.dispersion(y, point.raw, v, n, df)
         if abs(phi - previous) <= 0.05 * previous:
             break

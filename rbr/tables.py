@@ -9,7 +9,7 @@ rbr.binning.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,24 @@ class Table:
         """The column as an error message calls it."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
+    def check_columns(self, names: tuple[str, ...] | None, n_features: int, owner: str) -> None:
+        """A ValueError unless the columns are those that `owner` was fitted to."""
+        if names is not None and self.names is not None and names != self.names:
+            problems = []
+            if absent := [name for name in names if name not in set(self.names)]:
+                problems.append(f"missing {few(absent)}")
+            if extra := [name for name in self.names if name not in set(names)]:
+                problems.append(f"not seen in fit: {few(extra)}")
+            if not problems:
+                moved = [name for name, other in zip(self.names, names, strict=True) if name != other]
+                problems.append(f"in another order: {few(moved)}")
+            raise ValueError(f"The columns of X must be those of fit, in that order; {'; '.join(problems)}")
+        if self.n_features != n_features:
+            # The wording is scikit-learn's, whose estimator checks look for it.
+            raise ValueError(
+                f"X has {self.n_features} features, but {owner} is expecting {n_features} features as input"
+            )
+
     def holds_categories(self, j: int) -> bool:
         """Whether the dtype of column j says that it is a category."""
         return False
@@ -81,6 +99,10 @@ class Table:
     def view_width(self) -> int:
         """The number of neighbouring columns that `numbers` gives at once without much memory."""
         return 1
+
+    def whole(self) -> np.ndarray | None:
+        """All columns as one float32 or float64 array, if that is what they are and no copy is needed."""
+        return None
 
     def numbers(self, start: int, stop: int, rows: np.ndarray | None = None) -> np.ndarray:
         """The columns start <= j < stop (of the given rows) as float32 or float64: (n_rows, n_columns)."""
@@ -147,9 +169,11 @@ class ArrayTable(Table):
         self._X = X
 
     def view_width(self) -> int:
-        if self._X.dtype in (np.float32, np.float64) and not isinstance(self._X, np.ma.MaskedArray):
-            return self.n_features
-        return max(1, ENTRIES_PER_BLOCK // self.n_rows)
+        return self.n_features if self.whole() is not None else max(1, ENTRIES_PER_BLOCK // self.n_rows)
+
+    def whole(self):
+        is_view = self._X.dtype in (np.float32, np.float64) and not isinstance(self._X, np.ma.MaskedArray)
+        return self._X if is_view else None
 
     def numbers(self, start, stop, rows=None):
         block = self._X[:, start:stop]
@@ -314,6 +338,12 @@ class SparseTable(Table):
 
     def levels(self, j):
         return levels_of_numbers(self._column(j, None))
+
+
+def few(names: Sequence[str]) -> str:
+    """Some of the names, for a message."""
+    shown = ", ".join(repr(name) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def check_names(columns: Iterable) -> tuple[str, ...] | None:

@@ -345,9 +345,7 @@ def test_norm_of_the_projection_is_lipschitz(stack, data):
     """| ||P x|| - ||P y|| | <= ||x - y||, for the exact projection onto any cone; near x and far from it."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     near = data.draw(st.sampled_from([1e-3, 0.1, 1.0]))
-    sizes = np.repeat(
-        [np.abs(stack.f[stack.table(j)]).max() for j in range(len(stack))], np.diff(stack.offsets)
-    )
+    sizes = np.repeat([np.abs(stack.f[stack.table(j)]).max() for j in range(len(stack))], np.diff(stack.offsets))
     other = stack.f + near * sizes * rng.standard_normal(len(stack.f))
     max_features = data.draw(st.none() | st.integers(1, 3))
     norms = [norm(stack, project(stack, f, max_features=max_features)) for f in (stack.f, other)]
@@ -450,9 +448,7 @@ def test_bins_without_weight_follow_their_neighbours():
 def test_the_trace_of_a_mean_is_no_table(backend, shape, has_missing):
     """Centring a constant leaves its rounding, a single piece the rounding of a mean: neither is a table."""
     weights = np.full(7, 1 / 7)
-    constraints = Constraints(max_segments=1, shape=shape).bind(
-        [0, 7], weights, missing=np.array([has_missing])
-    )
+    constraints = Constraints(max_segments=1, shape=shape).bind([0, 7], weights, missing=np.array([has_missing]))
     tables = [np.full(7, 0.1), np.full(7, 1e6 / 3)]
     if shape in ("constant", "levels") and not has_missing:
         tables.append(1e6 + np.random.default_rng(0).standard_normal(7))
@@ -541,9 +537,7 @@ def test_priced_search_agrees_with_the_search_by_count(kind):
     w = np.full(n, 1 / n)
     u = u - w @ u
     price = 0.05 * square(u, w)
-    stack = Stack(
-        u, np.array([0, n]), w, np.arange(float(n)), np.array([False]), ["constant"], np.array([n]), True
-    )
+    stack = Stack(u, np.array([0, n]), w, np.arange(float(n)), np.array([False]), ["constant"], np.array([n]), True)
     args, outs = prox_args(stack, np.array([0]), price, False)
     _fast.prox_tables(*args, *outs, 0, 1)
     nets = [0.0]
@@ -553,6 +547,25 @@ def test_priced_search_agrees_with_the_search_by_count(kind):
         nets.append(square(u, w) / 2 - cost_of(u, w, starts) - price * (len(starts) - 1) * np.log(n))
     assert len(np.unique(outs[1])) < 8
     assert abs(outs[2][0] - max(nets)) <= 1e-12 * square(u, w)
+
+
+@pytest.mark.parametrize("kind", ["noise", "smooth", "sawtooth"])
+def test_two_lines_in_a_large_table(kind):
+    """Beyond the size where the costs of all pieces are kept, against a fit at every cut."""
+    n = 600
+    u, x = large_table(kind, n, seed=7), np.cumsum(np.random.default_rng(7).random(n))
+    w = np.full(n, 1 / n)
+    u = u - w @ u
+    stack = Stack(u, np.array([0, n]), w, x, np.array([False]), ["linear"], np.array([2]), False)
+    args, outs = prox_args(stack, np.array([0]), 0.0, False)
+    _fast.prox_tables(*args, *outs, 0, 1)
+
+    def line(bins):
+        return np.poly1d(np.polyfit(x[bins] - x[bins][0], u[bins], 1))(x[bins] - x[bins][0])
+
+    fits = [np.append(line(slice(0, cut)), line(slice(cut, n))) for cut in range(2, n - 1)]
+    nearest = min(fits, key=lambda fit: square(u - fit, w))
+    assert_close(outs[0], nearest, rtol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["sorted", "steps", "integers"])
@@ -593,9 +606,7 @@ def test_levels_look_beyond_codes_that_rise(n, price):
 def test_equal_values_are_one_piece(backend, greedy):
     u = np.array([-1.0, -1.0, 1.0, 1.0, 1.0, -1.0])
     for shape, labels in {"constant": [0, 0, 2, 2, 2, 4], "levels": [0, 0, 2, 2, 2, 0]}.items():
-        stack = Stack(
-            u, np.array([0, 6]), np.full(6, 1 / 6), u, np.array([False]), [shape], np.array([6]), True
-        )
+        stack = Stack(u, np.array([0, 6]), np.full(6, 1 / 6), u, np.array([False]), [shape], np.array([6]), True)
         args, outs = prox_args(stack, np.array([0]), 0.0, greedy)
         BACKENDS[backend].prox_tables(*args, *outs, 0, 1)
         np.testing.assert_array_equal(outs[1], labels)

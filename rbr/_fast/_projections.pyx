@@ -12,15 +12,22 @@ from libc.math cimport INFINITY, cos, fabs, log, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
+# Seven vectors are too many for a compiler to compare for overlap at run time; it must be told there is none.
+cdef extern from *:
+    """
+    typedef double *CYTHON_RESTRICT rbr_vector;
+    """
+    ctypedef double *vector "rbr_vector"
+
 # The order of rbr.reference.projections.SHAPES.
 cdef enum Shape:
     CONSTANT, LINEAR, MIXED, INCREASING, DECREASING, LEVELS, FREQUENCY, FREE
 
 cdef int32_t NO_PIECE = -1
 
-# Up to here a plain search over all starts beats the bookkeeping of the pruned one (benches/RESULTS.md).
 cdef enum:
-    PLAIN_UP_TO = 128
+    UNPRUNED_UP_TO = 64     # below, pruning costs more than it saves
+    KEEP_COSTS_UP_TO = 512  # beyond, the costs of all pieces are too many to keep
 
 cdef double PI = 3.141592653589793
 
@@ -215,7 +222,7 @@ cdef int _need_by_count(Scratch *s, Py_ssize_t size) noexcept nogil:
 cdef inline void _begin(
     Scratch *s, Py_ssize_t slot, Py_ssize_t start, double before, double u, double x
 ) noexcept nogil:
-    """A start takes a slot before its first bin (u, x) is added; means begin there, exact for equal values."""
+    """A start takes a slot before its first bin (u, x) is added; means begin there: exact for ties."""
     s.start[slot] = <int32_t> start
     s.before[slot] = before
     s.cost[slot] = before
@@ -229,7 +236,7 @@ cdef inline void _begin(
 
 
 cdef void _extend_constants(
-    Py_ssize_t n, double u, double w, double *weight, double *mean, double *cost
+    Py_ssize_t n, double u, double w, vector weight, vector mean, vector cost
 ) noexcept nogil:
     """One more bin for the constant pieces in the first n slots."""
     cdef Py_ssize_t j
@@ -243,15 +250,17 @@ cdef void _extend_constants(
 
 
 cdef void _extend_lines(
-    Py_ssize_t n, double u, double w, double x, double *weight, double *mean_u, double *mean_x,
-    double *spread, double *slope, double *around_mean, double *around_line
+    Py_ssize_t n, double u, double w, double x, vector weight, vector mean_u, vector mean_x,
+    vector spread, vector slope, vector around_mean, vector around_line
 ) noexcept nogil:
     """One more bin for the lines in the first n slots: recursive least squares around the means.
 
     mean_x stays exactly x until a second position comes, so spread > 0 counts positions; it is no threshold.
     """
     cdef Py_ssize_t j
-    cdef double share, f, du, dx, miss, wider, ratio, turn
+    cdef double share, f, du, dx, miss, wider, narrower
+    # Makes spread / wider 1 while there is one position, and 0 at the second, without a branch in the loop.
+    cdef double tiny = 1e-300
     for j in range(n):
         share = w / (weight[j] + w)
         f = share * weight[j]
@@ -259,29 +268,40 @@ cdef void _extend_lines(
         dx = x - mean_x[j]
         miss = du - slope[j] * dx
         wider = spread[j] + f * (dx * dx)
-        ratio = spread[j] / wider
-        turn = f * dx * miss / wider
+        narrower = 1.0 / (wider + tiny)
         around_mean[j] += f * (du * du)
-        around_line[j] += f * (miss * miss) * (ratio if wider > 0.0 else 1.0)
-        slope[j] += turn if wider > 0.0 else 0.0
+        around_line[j] += f * (miss * miss) * ((spread[j] + tiny) * narrower)
+        slope[j] += f * dx * miss * narrower
         spread[j] = wider
         mean_u[j] += share * du
         mean_x[j] += share * dx
         weight[j] += w
 
 
-cdef void _line_costs(Py_ssize_t n, Pieces *p, Scratch *s) noexcept nogil:
+cdef void _line_costs(
+    Py_ssize_t n, Pieces *p, vector before, vector around_mean, vector around_line, vector cost
+) noexcept nogil:
     """cost = before + the cost of the last piece, as a line or as the better of the two."""
     cdef Py_ssize_t j
     cdef double constant = p.unit * p.constant_code, line = p.unit * p.line_code, a, b
     if p.constant_code == 0.0:
         for j in range(n):
-            s.cost[j] = s.before[j] + (0.5 * s.around_line[j] + line)
+            cost[j] = before[j] + (0.5 * around_line[j] + line)
     else:
         for j in range(n):
-            a = 0.5 * s.around_mean[j] + constant
-            b = 0.5 * s.around_line[j] + line
-            s.cost[j] = s.before[j] + (b if b < a else a)
+            a = 0.5 * around_mean[j] + constant
+            b = 0.5 * around_line[j] + line
+            cost[j] = before[j] + (b if b < a else a)
+
+
+cdef inline double _piece_cost(Pieces *p, double around_mean, double around_line) noexcept nogil:
+    cdef double constant = 0.5 * around_mean + p.unit * p.constant_code
+    cdef double line = 0.5 * around_line + p.unit * p.line_code
+    if p.line_code == 0.0:
+        return constant
+    if p.constant_code == 0.0:
+        return line
+    return line if line < constant else constant
 
 
 cdef inline double _mean(const double *u, const double *w, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
@@ -341,7 +361,7 @@ cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
         n_alive += 1
         _extend_lines(n_alive, p.u[e - 1], p.w[e - 1], p.x[e - 1], s.weight, s.mean_u, s.mean_x, s.spread,
                       s.slope, s.around_mean, s.around_line)
-        _line_costs(n_alive, p, s)
+        _line_costs(n_alive, p, s.before, s.around_mean, s.around_line, s.cost)
         least = _leftmost_least(s.cost, n_alive)
         s.best[e] = s.cost[least]
         s.split[e] = s.start[least]
@@ -406,13 +426,13 @@ cdef void _search_constants(
     As a function of the value m of the last piece, the start s costs cost_s + weight_s (m - mean_s)^2 / 2.
     Two such functions keep their difference when a bin is added, so what a start has lost to another it has
     lost for ever. We hold the range of u cut into intervals, each with the start that is cheapest there. A
-    new start e comes in with the constant before[e] + unit and takes the m where the owner is dearer; starts that
-    own nothing go. If u ascends, the mean of a piece that grows does too: what lies below an owner's mean
+    new start e comes in with the constant before[e] + unit and takes the m where the owner is dearer; starts
+    that own nothing go. If u ascends, the mean of a growing piece does too: what lies below an owner's mean
     need not be owned.
     """
     cdef Py_ssize_t n = p.n, e, i, least, slot, n_slots, n_intervals, n_written, n_seen
     cdef int side = 0
-    cdef bint prune = n - first_start > PLAIN_UP_TO
+    cdef bint prune = n - first_start > UNPRUNED_UP_TO
     cdef double entry, low, high, keep_low, keep_high, room, mean, half_weight, radius, slack
     cdef double *lows
     cdef double *highs
@@ -469,9 +489,9 @@ cdef void _search_constants(
             room = entry - s.cost[slot]
             half_weight = 0.5 * s.weight[slot]
             if half_weight * max((low - mean) * (low - mean), (high - mean) * (high - mean)) > room:
-                radius = sqrt(room / half_weight) if room > 0.0 else 0.0
-                keep_low = mean - radius if mean - radius > low else low
-                keep_high = mean + radius if mean + radius < high else high
+                radius = sqrt(max(room, 0.0) / half_weight)
+                keep_low = max(low, mean - radius)
+                keep_high = min(high, mean + radius)
                 if keep_low >= keep_high:
                     keep_low = high
                     keep_high = high
@@ -513,13 +533,55 @@ cdef double _least_price_beyond(Pieces *p, Py_ssize_t k, Py_ssize_t limit) noexc
     return least
 
 
+cdef inline bint _plain_is_cheaper(
+    Py_ssize_t n, Py_ssize_t n_passes, Py_ssize_t limit, int64_t n_compared
+) noexcept nogil:
+    """Whether n_passes more passes that compare that many starts each cost more than the plain search.
+
+    The factors are nanoseconds, measured. A smooth table without noise leaves little to prune: there nearly
+    every start is the best for some value of the last piece.
+    """
+    cdef double pruned = 10.0 * n_compared * n_passes
+    cdef double plain = 0.5 * n * n * (2.0 + 2.5 * ((limit + 6) // 8))
+    return pruned > plain
+
+
+cdef void _costs_leftwards(Pieces *p, Py_ssize_t end, double *cost) noexcept nogil:
+    """cost[start] of the piece start..end-1 for every start, its bins added from the right."""
+    cdef Py_ssize_t start
+    cdef double weight = 0.0, mean_u = p.u[end - 1], mean_x = p.x[end - 1], spread = 0.0, slope = 0.0
+    cdef double around_mean = 0.0, around_line = 0.0
+    for start in range(end - 1, -1, -1):
+        _extend_lines(1, p.u[start], p.w[start], p.x[start], &weight, &mean_u, &mean_x, &spread, &slope,
+                      &around_mean, &around_line)
+        cost[start] = _piece_cost(p, around_mean, around_line)
+
+
+cdef Py_ssize_t _join(
+    const double *before, Py_ssize_t stride, const double *piece, Py_ssize_t first_start, Py_ssize_t end,
+    double *least_cost
+) noexcept nogil:
+    """The leftmost start that minimises before[start * stride] + piece[start], and that least cost."""
+    cdef Py_ssize_t start, least = first_start
+    cdef double total
+    least_cost[0] = INFINITY
+    for start in range(first_start, end):
+        total = before[start * stride] + piece[start]
+        if total < least_cost[0]:
+            least_cost[0] = total
+            least = start
+    return least
+
+
 cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """The best of 1, 2, ..., limit constant pieces, one pruned pass each; -1 if there is no memory."""
     cdef Py_ssize_t n = p.n, k, e, n_pieces = 1
+    cdef int64_t n_compared
     cdef double least
     cdef double *before = s.best_before
     cdef double *best = s.best
     cdef double *swap
+    cdef int32_t *split
     if _need_splits(s, 4 * (n + 1)) < 0:
         return -1
     _begin(s, 0, 0, p.unit, p.u[0], 0.0)
@@ -533,7 +595,16 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
             break
         if _need_splits(s, k * (n + 1)) < 0:
             return -1
-        _search_constants(p, k - 1, False, before, best, s.splits + (k - 1) * (n + 1), s)
+        split = s.splits + (k - 1) * (n + 1)
+        if k < limit:
+            n_compared = s.n_compared
+            _search_constants(p, k - 1, False, before, best, split, s)
+            if _plain_is_cheaper(n, limit - k, limit, s.n_compared - n_compared):
+                return _search_by_count_plain(p, limit, s)
+        else:
+            # The last pass is asked for one end only.
+            _costs_leftwards(p, n, s.cost)
+            split[n] = <int32_t> _join(before, 1, s.cost, k - 1, n, &best[n])
         if best[n] < least:
             least = best[n]
             n_pieces = k
@@ -620,62 +691,101 @@ cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s)
     return n_pieces
 
 
-cdef void _join_row(
-    Py_ssize_t n_counts, double piece, double start, const double *row, double *best, double *split
+cdef void _extend_by_one_piece(
+    Py_ssize_t first_start, Py_ssize_t end, const double *piece, const double *rows, Py_ssize_t stride,
+    double *best
 ) noexcept nogil:
-    """One start for all numbers of pieces: best[k] = min(best[k], row[k - 1] + piece)."""
-    cdef Py_ssize_t k
-    cdef double cost
-    cdef bint better
-    for k in range(n_counts):
-        cost = row[k] + piece
-        better = cost < best[k]
-        best[k] = cost if better else best[k]
-        split[k] = start if better else split[k]
+    """best[k] = min over first_start <= s < end of rows[s][k] + piece[s], for eight counts k at once.
+
+    Eight minima that do not wait for one another: no vector instruction is needed to keep the processor busy.
+    """
+    cdef Py_ssize_t start
+    cdef const double *row
+    cdef double c, t
+    cdef double b0 = INFINITY, b1 = INFINITY, b2 = INFINITY, b3 = INFINITY
+    cdef double b4 = INFINITY, b5 = INFINITY, b6 = INFINITY, b7 = INFINITY
+    for start in range(first_start, end):
+        row = rows + start * stride
+        c = piece[start]
+        t = row[0] + c
+        b0 = t if t < b0 else b0
+        t = row[1] + c
+        b1 = t if t < b1 else b1
+        t = row[2] + c
+        b2 = t if t < b2 else b2
+        t = row[3] + c
+        b3 = t if t < b3 else b3
+        t = row[4] + c
+        b4 = t if t < b4 else b4
+        t = row[5] + c
+        b5 = t if t < b5 else b5
+        t = row[6] + c
+        b6 = t if t < b6 else b6
+        t = row[7] + c
+        b7 = t if t < b7 else b7
+    best[0] = b0
+    best[1] = b1
+    best[2] = b2
+    best[3] = b3
+    best[4] = b4
+    best[5] = b5
+    best[6] = b6
+    best[7] = b7
 
 
 cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1: no memory."""
-    cdef Py_ssize_t n = p.n, k, e, start, n_pieces = 1
-    cdef double least, total
-    cdef double *best
-    cdef double *split
-    cdef int32_t *split_row
-    if _need_by_count(s, (n + 1) * limit + limit) < 0 or _need_splits(s, (n + 1) * limit) < 0:
+    """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1: no memory.
+
+    Row e holds the least costs of 1, 2, ... pieces over the bins 0..e-1. Only costs are kept; the starts are
+    found again on the way back, from the costs of all pieces while those fit into a cache, or computed anew.
+    """
+    cdef Py_ssize_t n = p.n, k, e, start, block, n_pieces = 1
+    cdef Py_ssize_t n_blocks = (limit + 6) // 8, stride = 1 + 8 * n_blocks
+    cdef bint keep = n <= KEEP_COSTS_UP_TO
+    cdef double least_cost, total
+    cdef double *rows
+    cdef double *piece
+    cdef double *pieces
+    if _need_by_count(s, (n + 1) * stride + (n * (n + 1) // 2 if keep else 0)) < 0:
         return -1
-    split = s.by_count + (n + 1) * limit
+    rows = s.by_count
+    pieces = s.by_count + (n + 1) * stride
     for e in range(1, n + 1):
         if p.line_code > 0.0:
             _begin(s, e - 1, e - 1, 0.0, p.u[e - 1], p.x[e - 1])
             _extend_lines(e, p.u[e - 1], p.w[e - 1], p.x[e - 1], s.weight, s.mean_u, s.mean_x, s.spread,
                           s.slope, s.around_mean, s.around_line)
-            _line_costs(e, p, s)
+            _line_costs(e, p, s.before, s.around_mean, s.around_line, s.cost)
         else:
             _begin(s, e - 1, e - 1, p.unit, p.u[e - 1], 0.0)
             _extend_constants(e, p.u[e - 1], p.w[e - 1], s.weight, s.mean_u, s.cost)
-        best = s.by_count + e * limit
-        best[0] = s.cost[0]
-        split[0] = 0.0
-        for k in range(1, limit):
-            best[k] = INFINITY
-            split[k] = 0.0
-        for start in range(1, e):
-            _join_row(min(limit - 1, start), s.cost[start], <double> start, s.by_count + start * limit,
-                      best + 1, split + 1)
-        split_row = s.splits + e * limit
-        for k in range(limit):
-            split_row[k] = <int32_t> split[k]
-    best = s.by_count + n * limit
-    least = best[0] + _count_price(p, 1)
+        if keep:
+            piece = pieces + e * (e - 1) // 2
+            for start in range(e):
+                piece[start] = s.cost[start]
+        rows[e * stride] = s.cost[0]
+        for block in range(n_blocks):
+            # k pieces need k bins at least, so shorter starts have nothing to offer.
+            k = 8 * block + 1
+            _extend_by_one_piece(k, e, s.cost, rows + k - 1, stride, rows + e * stride + k)
+
+    least_cost = rows[n * stride] + _count_price(p, 1)
     for k in range(2, limit + 1):
-        total = best[k - 1] + _count_price(p, k)
-        if total < least:
-            least = total
+        total = rows[n * stride + k - 1] + _count_price(p, k)
+        # What is added keeps the traces of `tiny` in perfect fits apart from a gain.
+        if total + 1e-280 < least_cost:
+            least_cost = total
             n_pieces = k
     e = n
-    for k in range(n_pieces, 0, -1):
-        e = s.splits[e * limit + k - 1]
+    for k in range(n_pieces, 1, -1):
+        if keep:
+            piece = pieces + e * (e - 1) // 2
+        else:
+            _costs_leftwards(p, e, s.cost)
+            piece = s.cost
+        e = _join(rows + k - 2, stride, piece, k - 1, e, &least_cost)
         s.cut[k - 1] = <int32_t> e
+    s.cut[0] = 0
     return n_pieces
 
 
@@ -714,6 +824,9 @@ cdef bint _is_sorted(Pieces *p) noexcept nogil:
 cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """Fills s.cut with the starts of the best pieces and returns their number; -1 if there is no memory."""
     cdef Py_ssize_t n_pieces
+    if limit == 1:
+        s.cut[0] = 0
+        return 1
     if p.unit > 0.0:
         if p.line_code > 0.0:
             n_pieces = _search_priced_lines(p, s)
@@ -727,10 +840,13 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
         n_pieces = _cut_exact_fit(p, limit, s)
         if n_pieces > 0:
             return n_pieces
-    if p.line_code > 0.0 or p.n <= PLAIN_UP_TO:
+    if p.line_code > 0.0 or p.n <= UNPRUNED_UP_TO:
         return _search_by_count_plain(p, limit, s)
     if p.ascending or _is_sorted(p):
         return _search_by_count_sorted(p, limit, s)
+    # With noise in it, a table keeps about ten starts per end.
+    if _plain_is_cheaper(p.n, limit - 2, limit, 10 * p.n):
+        return _search_by_count_plain(p, limit, s)
     return _search_by_count_pruned(p, limit, s)
 
 
@@ -768,16 +884,6 @@ cdef Fit _joined(Scratch *s, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         miss = du - fit.slope * dx
         fit.around_line += s.spread[a] * turn_a * turn_a + s.spread[b] * turn_b * turn_b + f * (miss * miss)
     return fit
-
-
-cdef inline double _piece_cost(Pieces *p, double around_mean, double around_line) noexcept nogil:
-    cdef double constant = 0.5 * around_mean + p.unit * p.constant_code
-    cdef double line = 0.5 * around_line + p.unit * p.line_code
-    if p.line_code == 0.0:
-        return constant
-    if p.constant_code == 0.0:
-        return line
-    return line if line < constant else constant
 
 
 cdef inline bint _precedes(Scratch *s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
@@ -1126,7 +1232,7 @@ cdef int _choose_levels(Table *t, Scratch *s, double *code) noexcept nogil:
 cdef void _choose_frequency(Table *t, Scratch *s, double *code) noexcept nogil:
     """frequency: the orthonormal DCT-II by its definition, then hard thresholding."""
     cdef Py_ssize_t n = t.n_ordered, i, k, phase, kept
-    cdef double log_b, total
+    cdef double log_b, total, largest = 0.0
     code[0] = 0.0
     if n == 0:
         return
@@ -1145,6 +1251,10 @@ cdef void _choose_frequency(Table *t, Scratch *s, double *code) noexcept nogil:
             if phase >= 4 * n:
                 phase -= 4 * n
         s.u[k] = total * sqrt((1.0 if k == 0 else 2.0) / n)
+        largest = max(largest, fabs(s.u[k]))
+    for k in range(n):
+        if fabs(s.u[k]) <= 1e-14 * largest:     # rounding of the transform
+            s.u[k] = 0.0
         s.w[k] = -fabs(s.u[k])
     _sort(s.w + 1, n - 1, s.order, s.spare)
     for i in range(n):

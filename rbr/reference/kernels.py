@@ -18,6 +18,7 @@ __all__ = [
     "matvec",
     "prox_tables",
     "rmatvec",
+    "score",
 ]
 
 
@@ -176,3 +177,22 @@ def encode(
     """codes[j, i] = number of edges of feature j below values[i, j]; for NaN one more than it has edges."""
     for j in range(values.shape[1]):
         codes[j, first:last] = codes_of(values[first:last, j], edges[edge_offsets[j] : edge_offsets[j + 1]])
+
+
+def score(
+    values,  # IN  (n_rows, n_features) float32 or float64
+    columns,  # IN  (n_terms,) int64: the feature of each term
+    edges,  # IN  the edges of all terms, ascending within each; 2 ** m - 1 of each term, the last ones +inf
+    edge_offsets,  # IN  (n_terms + 1,) int64: where each term's edges lie in `edges`
+    tables,  # IN  (all pieces, n_outputs): one more of each term than it has edges, and then the one of NaN
+    out,  # IN/OUT (n_rows, n_outputs), the rows first <= i < last
+    first,
+    last,
+):
+    """out[i] += the sum, in the order of the terms, of their tables at the piece of values[i, column]."""
+    for t, j in enumerate(columns):
+        own_edges = edges[edge_offsets[t] : edge_offsets[t + 1]]
+        start = edge_offsets[t] + 2 * t
+        # codes_of gives NaN the code one past the pieces, where its entry lies.
+        own_table = tables[start : start + len(own_edges) + 2]
+        out[first:last] += own_table[codes_of(values[first:last, j], own_edges)]

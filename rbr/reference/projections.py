@@ -209,9 +209,7 @@ def greedy_cut(costs, price_by_count):
     while True:
         ends = [s - 1 for s in starts[1:]] + [n - 1]
         if len(starts) <= len(price_by_count):
-            cost = (
-                sum(costs[s, e] for s, e in zip(starts, ends, strict=True)) + price_by_count[len(starts) - 1]
-            )
+            cost = sum(costs[s, e] for s, e in zip(starts, ends, strict=True)) + price_by_count[len(starts) - 1]
             passed.append((cost, list(starts)))
         if len(starts) == 1:
             break
@@ -240,13 +238,10 @@ def _choose_increasing(u, w, x, limit, price, greedy):
     costs, _ = piece_costs(means, block_weights, np.arange(float(len(means))), price * log_b, (1.0, None))
     starts = (greedy_cut if greedy else best_cut)(costs, np.zeros(min(limit, len(means))))
     first_bins = live[np.cumsum([0, *n_bins[:-1]])[starts]]
-    first_bins[0] = (
-        0  # bins of weight zero belong to the piece on their left, the first ones to the first piece
-    )
+    first_bins[0] = 0  # bins of weight zero belong to the piece on their left, the first ones to the first piece
     piece = np.searchsorted(first_bins, np.arange(len(u)), side="right") - 1
     values = [
-        w_mean(m, v)
-        for m, v in zip(np.split(means, starts[1:]), np.split(block_weights, starts[1:]), strict=True)
+        w_mean(m, v) for m, v in zip(np.split(means, starts[1:]), np.split(block_weights, starts[1:]), strict=True)
     ]
     return np.array(values)[piece], (2 * piece).astype(np.int32), (len(starts) - 1) * log_b
 
@@ -321,6 +316,7 @@ def _choose_frequency(u, w, x, limit, price, greedy):
         return _no_pieces(u)
     log_b = np.log(len(u))
     coefficients = dct(u, norm="ortho")
+    coefficients[np.abs(coefficients) <= 1e-14 * np.abs(coefficients).max()] = 0.0  # rounding of the transform
     order = 1 + np.argsort(-np.abs(coefficients[1:]), kind="stable")
     # With equal weights the gain of a coefficient c is w c^2, whatever the others do.
     pays = w[0] * coefficients[order] ** 2 / 2 > price * log_b
@@ -364,9 +360,7 @@ def keep_largest(nets, max_features):
     return np.sort(kept if max_features is None else kept[:max_features])
 
 
-def prox(
-    f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False
-):
+def prox(f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False):
     """The proximal step on stacked tables: P_zm, then P_L or its priced form per table, then P_G.
 
     argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)

@@ -1,0 +1,100 @@
+"""From what a solver found to the terms of a model: numbers by bin become values in the user's units.
+
+Everything that needs the training rows is measured here, once, because a model keeps none of them: the shares of the
+bins, the loss without each term, and how well each jump is placed.
+Looks at: rbr.terms, rbr.jumps, and the fields of binner, design and solution.  Seen by: rbr.model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr.jumps import jump_facts, loss_drops
+from rbr.reference.projections import SHAPES
+from rbr.terms import Term, labels_of_groups, labels_of_runs
+
+if TYPE_CHECKING:
+    from rbr.binning import Binner
+    from rbr.design import BinnedMatrix
+    from rbr.solver import Solution
+
+_LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
+
+
+def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: bool) -> tuple[Term, ...]:
+    """The terms of the used features, by column."""
+    problem = solution._problem
+    n_total, shapes = float(design.n_rows), None
+    facts: dict = {}
+    drops: dict = {}
+    if problem is not None:
+        # Of the rows that count, with the weights that they count with.
+        design, n_total = problem.objective.design, problem.objective.n_total
+        shapes = problem.constraints.shapes
+    if problem is not None and measure:
+        facts, drops = jump_facts(solution), loss_drops(solution)
+    shares = design.with_weights("counts").weights
+    terms = []
+    for j in np.sort(solution.support).tolist():
+        table = slice(design.offsets[j], design.offsets[j + 1])
+        n_ordered = int(design.n_bins[j] - design.missing[j])
+        shape = None if shapes is None else int(shapes[j])
+        values = snapped(solution.f[table], solution.labels[table], shares[table], shape)
+        labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], shape)
+        is_category = bool(binner.is_categorical_[j])
+        terms.append(
+            Term(
+                name=f"x{j}" if binner.feature_names_in_ is None else binner.feature_names_in_[j],
+                feature=j,
+                kind="category" if is_category else "numeric",
+                edges=binner.edges_[j],
+                categories=binner.categories_[j] if is_category else None,
+                values=values[:n_ordered],
+                missing_value=values[n_ordered] if design.missing[j] else None,
+                weights=shares[table],
+                counts=_whole_where_close(shares[table] * n_total),
+                positions=binner.positions_[table][:n_ordered],
+                labels=labels,
+                grouped=shape == _LEVELS,
+                loss_drop=drops.get(j, np.nan),
+                jump_facts=facts.get(j, np.empty((0, 5))),
+            )
+        )
+    return tuple(terms)
+
+
+def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int | None) -> np.ndarray:
+    """The table with one and the same number in all bins of a constant piece, where refits leave rounding."""
+    values = np.array(f, dtype=np.float64)
+    if shape == _FREQUENCY:
+        return values
+    for column, pieces in zip(np.atleast_2d(values.T), np.atleast_2d(labels.T), strict=True):
+        for piece in np.unique(pieces[(pieces >= 0) & (pieces % 2 == 0)]):
+            inside = np.flatnonzero(pieces == piece)
+            column[inside] = column[inside[np.argmax(shares[inside])]]
+    return values
+
+
+def _labels(values: np.ndarray, labels: np.ndarray, shape: int | None) -> np.ndarray:
+    """2 * piece + is_line for each ordered bin; with classes a piece is what is one in every class."""
+    rows = values.reshape(len(values), -1)
+    if shape == _FREQUENCY:
+        return labels_of_runs([tuple(row) for row in rows.tolist()])
+    columns = labels.reshape(len(labels), -1)
+    keys = [tuple(row) for row in columns.tolist()]
+    if shape == _LEVELS:
+        return labels_of_groups(keys)
+    out = labels_of_runs(keys)
+    for piece in np.unique(out):
+        inside = out == piece
+        if (rows[inside] != rows[inside][0]).any():
+            out[inside] += 1
+    return out
+
+
+def _whole_where_close(counts: np.ndarray) -> np.ndarray:
+    """Counts of rows are whole; only their way over shares made them rough."""
+    whole = np.rint(counts)
+    return np.where(np.abs(counts - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, counts)
