@@ -18,6 +18,7 @@ import textwrap
 import time
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,29 +69,50 @@ def recovery(n_instances: int) -> str:
     lines = []
     for n_rows in ROWS:
         shares = {"auto": [], "without swaps": [], "IHT": [], **{step: [] for step in FIXED_STEPS}}
+        losses = {"auto": [], "without swaps": [], "true support": []}
         for seed in range(n_instances):
             data = make_planted(n_rows, N_FEATURES, N_INFORMATIVE, random_state=seed)
             B = rbr.Binner(max_bins=N_BINS).fit(data.X).transform(data.X)
-            shares["auto"].append(found(rbr.solve(B, data.y, constraints=constraints).support, data))
+            noise_features = tuple(np.setdiff1d(np.arange(N_FEATURES), data.support).tolist())
+            fits = {"auto": rbr.solve(B, data.y, constraints=constraints)}
             with no_swaps():
-                shares["without swaps"].append(found(rbr.solve(B, data.y, constraints=constraints).support, data))
+                fits["without swaps"] = rbr.solve(B, data.y, constraints=constraints)
+            fits["true support"] = rbr.solve(B, data.y, constraints=replace(constraints, exclude=noise_features))
+            for name, s in fits.items():
+                losses[name].append(s.loss)
+            for name in ("auto", "without swaps"):
+                shares[name].append(found(fits[name].support, data))
             for step in FIXED_STEPS:
                 fixed = {"solver": "algorithm1", "step_size": step, "max_iter": ALGORITHM_1_STEPS}
                 s = rbr.solve(B, data.y, constraints=constraints, **fixed)
                 shares[step].append(found(s.support, data))
             linear = IHTRegressor(max_features=N_INFORMATIVE).fit(data.X, data.y)
             shares["IHT"].append(found(np.flatnonzero(linear.coef_), data))
+        many = list(shares["auto"])
+        for seed in range(n_instances, 5 * n_instances):
+            data = make_planted(n_rows, N_FEATURES, N_INFORMATIVE, random_state=seed)
+            B = rbr.Binner(max_bins=N_BINS).fit(data.X).transform(data.X)
+            many.append(found(rbr.solve(B, data.y, constraints=constraints).support, data))
+        shares["auto, more instances"] = many
         best_step = max(FIXED_STEPS, key=lambda step: np.mean(shares[step]))  # noqa: B023 - used at once
-        columns = ("auto", "without swaps", 1.0, best_step, "IHT")
-        cells = [f"{np.mean(shares[c]):.3f} ± {np.std(shares[c]) / np.sqrt(n_instances):.3f}" for c in columns]
-        cells[3] += f" (mu = {best_step})"
+        columns = ("auto", "auto, more instances", "without swaps", 1.0, best_step, "IHT")
+        cells = [f"{np.mean(shares[c]):.3f} ± {np.std(shares[c]) / np.sqrt(len(shares[c])):.3f}" for c in columns]
+        cells[4] += f" (mu = {best_step})"
+        auto, plain, true = (np.array(values) for values in losses.values())
+        incomplete = np.array(shares["auto"]) < 1
+        cells.append(f"{100 * np.mean(plain / auto - 1):.2f}%")
+        cells.append(f"{np.sum(incomplete & (auto <= true))} of {np.sum(incomplete)}")
         lines.append([str(n_rows), f"{FLOORS[n_rows]:.2f}" if n_rows in FLOORS else "", *cells])
-    head = ["n", "floor", "auto", "auto without swaps", "Algorithm 1, mu = 1", "Algorithm 1, best fixed step", "IHT"]
+    head = ["n", "floor", "auto", f"auto, {5 * n_instances} instances", "auto without swaps"]
+    head += ["Algorithm 1, mu = 1", "Algorithm 1, best fixed step", "IHT"]
+    head += ["loss without swaps above auto's", "incomplete, but below the true support's loss"]
     return (
         f"**Share of true features found.** Planted data without noise, p = {N_FEATURES}, s_G = {N_INFORMATIVE}, "
         f"{N_BINS} bins, s_L = {N_PIECES}, constant pieces; mean and standard error over {n_instances} instances. "
         f"Algorithm 1 runs {ALGORITHM_1_STEPS} steps; its best fixed step is the one of {FIXED_STEPS} that finds most "
-        f"at that n.\n\n" + table(head, lines)
+        f"at that n. The last column counts, among the instances where `auto` misses a feature, those where its loss "
+        f"is at most that of a fit with the true features alone: there the data prefer another support, and a better "
+        f"search would not find more.\n\n" + table(head, lines)
     )
 
 

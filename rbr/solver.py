@@ -144,20 +144,29 @@ class Problem:
         return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
 
     @cached_property
-    def natural_step(self) -> float:
-        """The longest step that is safe for one table alone: 1 / (curvature bound * stretch of the geometry).
+    def entry_step(self) -> float:
+        """The step at which features are tested one by one: 1 / curvature bound.
 
-        With `counts` weights a block X_j is an isometry and the stretch is 1. A loss without a bound lends its mean
-        curvature at the constant model.
+        A loss without a bound lends its mean curvature at the constant model.
         """
-        objective, weights = self.objective, self.constraints.weights
+        objective = self.objective
         bound = objective.loss.curvature_bound()
         if bound is None:
             constant = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
             bound = float(objective.curvature(constant).sum(axis=0).max())
-        shares = objective.design.with_weights("counts").weights
+        return 1.0 / max(bound, 1e-300)
+
+    @cached_property
+    def natural_step(self) -> float:
+        """The longest step that is safe for one table alone: 1 / (curvature bound * stretch of the geometry).
+
+        With `counts` weights a block X_j is an isometry and the stretch is 1; with `uniform` ones it is the largest
+        share of a bin over its weight.
+        """
+        weights = self.constraints.weights
+        shares = self.objective.design.with_weights("counts").weights
         stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
-        return 1.0 / max(bound * float(stretch), 1e-300)
+        return self.entry_step / float(stretch)
 
     def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float, target=np.inf):
         """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
@@ -279,9 +288,9 @@ def single_moves(problem: Problem, point: Point, labels: np.ndarray, step: float
     if len(point.support) == problem.constraints.n_features:
         return
     if len(point.support) == problem.constraints.max_features:
-        yield from swaps(problem, point, labels, problem.natural_step)
-    elif step < problem.natural_step:  # a shorter step is a stricter selector
-        yield from entries(problem, point, labels, problem.natural_step)
+        yield from swaps(problem, point, labels, problem.entry_step)
+    elif step < problem.entry_step:  # a shorter step is a stricter selector
+        yield from entries(problem, point, labels, problem.entry_step)
 
 
 _RUNNERS = {"auto": _run_auto, "algorithm1": _run_algorithm1}

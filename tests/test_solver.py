@@ -243,6 +243,22 @@ def test_default_solver_keeps_its_promises_under_other_limits(max_features, weig
         check_promises(design, y, "squared_error", "mixed", jump_cost, 0.0, max_features or 5, 2)
 
 
+def test_an_empty_level_has_the_value_nearest_zero_after_refits():
+    design = make_design()
+    empty = np.flatnonzero(design.weights == 0)
+    (k,) = empty
+    moved = 0
+    for seed in range(6):
+        y = make_target("log_loss", design, seed=seed)
+        solution = rbr.solve(design, y, loss="log_loss", constraints=Constraints(4, 3, shape="levels"))
+        table = solution.f[design.offsets[3] : design.offsets[4]]
+        others = np.delete(table, k - design.offsets[3])
+        assert abs(solution.f[k]) == np.abs(others).min()
+        assert solution.f[k] in others
+        moved += len(solution.support) > 0 and solution.n_iter > 0
+    assert moved
+
+
 def test_ordinary_data_give_no_convergence_warning():
     for seed in range(10):
         B, data = planted(300, 40, 5, 20, noise=0.5, random_state=seed)
