@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rbr import Binner, Constraints, RBRClassifier, RBRRegressor, solve
-from rbr.refine import refine_cuts
+from rbr.refine import _Columns, _State, _try, refine_cuts
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -119,14 +119,31 @@ def test_loss_never_rises_and_constraints_hold(loss, shape):
 
 def test_lines_keep_their_bins():
     rng = np.random.default_rng(5)
-    x = rng.uniform(-1, 1, size=500)
-    binner, solution, refined, better = fitted(
-        x[:, None], 3 * x + 0.1 * rng.normal(size=500), max_features=1, max_segments=3, shape="linear"
-    )
-    assert (solution.labels % 2 == 1).any()
+    x = rng.uniform(size=800)
+    y = np.where(x < 0.43, 3 * x, np.where(x < 0.83, 3.0, 0.0)) + 0.05 * rng.normal(size=800)
+    binner, solution, refined, _ = fitted(x[:, None], y, max_bins=20, shape="mixed", jump_cost=1.0)
     is_line = solution.labels % 2 == 1
+    jumps = np.diff(solution.labels) != 0
     beside_line = is_line[:-1] | is_line[1:]
+    assert (jumps & beside_line).any()
+    assert (jumps & ~beside_line).any()
     np.testing.assert_array_equal(refined.edges_[0][beside_line], binner.edges_[0][beside_line])
+    assert np.abs(refined.edges_[0] - 0.83).min() <= spacing_around(x, 0.83)
+
+
+def test_worse_places_are_refused():
+    X, y = planted()
+    constraints = Constraints(max_features=1, max_segments=2)
+    binner = Binner(max_bins=8).fit(X)
+    solution = solve(binner.transform(X), y, constraints=constraints)
+    state = _State(solution._problem, solution._point, solution.labels, {})
+    k = int(np.flatnonzero(np.diff(solution.labels[binner.offsets_[1] : binner.offsets_[2]]))[0])
+    edges = binner.edges_[1].copy()
+    away, back = (k - 1, k + 1) if edges[k] < 0.43 else (k + 1, k - 1)
+    for towards, is_better in ((away, False), (back, True)):
+        moved = edges.copy()
+        moved[k] = 0.9 * edges[k] + 0.1 * edges[towards]
+        assert (_try(state, {1: moved}, _Columns(X, None), constraints, 1e-5) is not None) == is_better
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
