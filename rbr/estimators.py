@@ -581,7 +581,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
-                f"y has only one class, {classes[0]!r}: This classifier needs samples of at least 2 classes"
+                f"y has only one class, {classes.tolist()[0]!r}: This classifier needs samples of at least 2 classes"
             )
         return codes.astype(np.float64), get_loss("log_loss" if len(classes) == 2 else "multinomial"), classes
 
