@@ -248,6 +248,10 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         """What the parameters ask of columns that they name, and the shapes of those, before any column is binned."""
         names = getattr(self, "feature_names_in_", None)
         columns = Columns(None if names is None else tuple(names), self.n_features_in_)
+        for parameter in ("max_segments", "shape"):
+            value = getattr(self, parameter)
+            if not isinstance(value, Mapping) and np.ndim(value) and len(value) != columns.n_features:
+                raise ValueError(f"{parameter} has {len(value)} entries; X has {columns.n_features} features")
         limits = Constraints(
             max_features=self.max_features,
             max_segments=columns.by_index(self.max_segments, "max_segments"),
