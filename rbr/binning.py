@@ -9,7 +9,7 @@ object each.  Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -271,7 +271,7 @@ class Binner:
     def index_of(self, column: int | str, parameter: str = "column") -> int:
         """The index of a column given by name or index, or an error that names the parameter it came from."""
         self._check_fitted()
-        return _index_of(column, self.feature_names_in_, self.n_features_in_, parameter)
+        return index_of(column, self.feature_names_in_, self.n_features_in_, parameter)
 
     def name_of(self, j: int) -> str:
         """The name of column j, or x{j} where the columns have no names."""
@@ -559,7 +559,7 @@ def _categories_of(table: Table, j: int, kept: np.ndarray | None) -> tuple[tuple
     return categories, missing
 
 
-def _index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
+def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
     """The index of the column that a user names by its name or index."""
     if isinstance(key, str):
         if names is None:
@@ -578,11 +578,11 @@ def _index_of(key: Any, names: tuple[str, ...] | None, n_features: int, paramete
     raise ValueError(f"{parameter} names the column {key!r}; a column must be given by its name or index")
 
 
-def _by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
+def by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
     """The dict with column indices for keys."""
     by_index: dict[int, Any] = {}
     for key, value in given.items():
-        j = _index_of(key, table.names, table.n_features, parameter)
+        j = index_of(key, table.names, table.n_features, parameter)
         if j in by_index:
             raise ValueError(
                 f"{parameter} names {table.label(j)} twice, by name and by index; it must do so once"
@@ -596,7 +596,7 @@ def _max_bins_of(max_bins: Any, table: Table) -> np.ndarray:
     if not isinstance(max_bins, Mapping):
         return np.full(table.n_features, check_int(max_bins, "max_bins", 2, MAX_BINS))
     each = np.full(table.n_features, DEFAULT_BINS)
-    for j, value in _by_index(max_bins, table, "max_bins").items():
+    for j, value in by_index(max_bins, table, "max_bins").items():
         each[j] = check_int(value, f"max_bins of {table.label(j)}", 2, MAX_BINS)
     return each
 
@@ -608,7 +608,7 @@ def _methods_of(
     user_edges: dict[int, np.ndarray] = {}
     methods = np.full(table.n_features, REGULAR, dtype=np.int8)
     if isinstance(binning, Mapping):
-        for j, value in _by_index(binning, table, "binning").items():
+        for j, value in by_index(binning, table, "binning").items():
             if isinstance(value, str):
                 methods[j] = _method(
                     value, f"binning of {table.label(j)}", ", or an increasing array of edges"
@@ -670,6 +670,8 @@ def _which_categorical(given: Any, table: Table) -> np.ndarray:
         if table.has_dtypes:
             is_categorical[:] = [table.holds_categories(j) for j in range(table.n_features)]
         return is_categorical
+    if not isinstance(given, Iterable):
+        raise ValueError(f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns")
     listed = list(given)
     if listed and all(isinstance(item, (bool, np.bool_)) for item in listed):
         if len(listed) != table.n_features:
@@ -679,7 +681,7 @@ def _which_categorical(given: Any, table: Table) -> np.ndarray:
             )
         return np.array(listed, dtype=bool)
     for item in listed:
-        is_categorical[_index_of(item, table.names, table.n_features, "categorical_features")] = True
+        is_categorical[index_of(item, table.names, table.n_features, "categorical_features")] = True
     return is_categorical
 
 

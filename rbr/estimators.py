@@ -7,25 +7,27 @@ Looks at: every room below it, scikit-learn.  Seen by: users.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from rbr.bagging import Manner, bag_average, manners
-from rbr.binning import Binner
+from rbr.binning import Binner, by_index, index_of
 from rbr.checks import check_choice, check_int, check_real
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
-from rbr.design import WEIGHTS_KINDS, BinnedMatrix
+from rbr.design import WEIGHTS_KINDS
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
 from rbr.refine import refine_cuts
-from rbr.solver import Solution, solve
-from rbr.tables import is_frame
+from rbr.solver import SOLVERS, Solution, solve
+from rbr.tables import is_frame, open_table
 
 try:  # scikit-learn 1.9 brought callbacks
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -44,31 +46,69 @@ DEFAULT_BAGS, BAGS_BELOW_ROWS = 16, 5000
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
 
-class _RBREstimator(CallbackSupportMixin, BaseEstimator):
-    """What the regressor and the classifier share: reading X, fitting, explaining, saving."""
+def all_or_nothing(fit):
+    """A fit that leaves the estimator as it was if it fails or is interrupted."""
 
-    def _fit(self, X, y, sample_weight, offset):
-        """Fit, and leave the estimator as it was if anything fails or is interrupted."""
+    @functools.wraps(fit)
+    def guarded(self, *args, **kwargs):
         before = dict(vars(self))
         try:
-            return self._fit_all(X, y, sample_weight, offset)
+            return fit(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
 
-    def _fit_all(self, X, y, sample_weight, offset):
+    return guarded
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of X, which a user gives by name or by index."""
+
+    names: tuple[str, ...] | None
+    n_features: int
+
+    def label(self, j: int) -> str:
+        return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
+
+    def by_index(self, value, parameter: str):
+        """A dict by column name or index as a dict by index; anything else as it is."""
+        return by_index(value, self, parameter) if isinstance(value, Mapping) else value
+
+    def indices(self, columns, parameter: str) -> tuple[int, ...]:
+        """The indices of a list of columns, ascending."""
+        if columns is None:
+            return ()
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise ValueError(f"{parameter} is {columns!r}; it must be a list of column names or indices")
+        return tuple(sorted({index_of(column, self.names, self.n_features, parameter) for column in columns}))
+
+
+class _RBREstimator(CallbackSupportMixin, BaseEstimator):
+    """What the regressor and the classifier share: reading X, fitting, explaining, saving."""
+
+    def _fit(self, X, y, sample_weight, offset):
         self._check_parameters()
         previous = self.__dict__.get("_solution_tables") if self.warm_start else None
-        X, y = self._read(X, y)
-        y, loss, classes = self._target(y)
+        X, target = self._read(X, y)
+        y, loss, classes = self._target(target)
+        if previous and classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start is True, and y has the classes {classes.tolist()}; it must have those of the last fit, "
+                f"{self.classes_.tolist()}"
+            )
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         sample_weight = self._weigh_classes(sample_weight, y, classes)
+        if offset is not None:
+            n_scores = len(classes) if loss.name == "multinomial" else 1
+            offset = _check_offset(offset, len(y), n_scores)
+        limits = self._limits()
 
         binner = previous[0] if previous else self._binner().fit(X, sample_weight)
         design = binner.transform(X, sample_weight).with_weights(self.weights)
-        constraints = self._constraints(X, binner)
+        constraints = self._constraints(X, binner, *limits)
         arguments = {
             "loss": loss,
             "constraints": constraints,
@@ -81,7 +121,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             "n_jobs": self.n_jobs,
         }
         warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
-        context = self._begin_callbacks(X, y)
+        context = self._begin_callbacks(X, target)
         solution = solve(
             design,
             y,
@@ -99,7 +139,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
                 solution,
                 manners(constraints, design, self.alpha) if self.jump_cost == "default" else as_asked,
                 n_bags=self._n_bags(design.n_rows),
-                random_state=self.random_state,
+                random_state=self._bag_random_state(),
                 sample_weight=sample_weight,
                 offset=offset,
                 **arguments,
@@ -110,7 +150,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
         self._keep(model, solution, binner)
         if context is not None:
-            context.call_on_fit_task_end(estimator=self, X=X, y=y)
+            fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
+            context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
         return self
 
     def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
@@ -142,26 +183,49 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
     # Reading what the user gave ----------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        if self.max_features is not None:
-            check_int(self.max_features, "max_features", 1)
-        if self.jump_cost != "default":
-            check_real(self.jump_cost, "jump_cost", 0.0)
-        check_choice(self.weights, "weights", WEIGHTS_KINDS)
+        """Judge every value that can be judged without X, before X is looked at."""
+        # Its own checks are those of the limits, shapes and prices.
+        Constraints(
+            max_features=self.max_features,
+            max_segments=self.max_segments,
+            shape=self.shape,
+            position=self.position,
+            jump_cost=self._kappa(),
+            segmentation=self.segmentation,
+        )
         if self.n_bags != "auto":
             check_int(self.n_bags, "n_bags", 0)
         check_real(self.alpha, "alpha", 0.0)
         if not isinstance(self.refine_cuts, (bool, np.bool_)):
             raise ValueError(f"refine_cuts is {self.refine_cuts!r}; it must be True or False")
+        check_choice(self.solver, "solver", SOLVERS)
+        if self.step_size != "auto":
+            check_real(self.step_size, "step_size", 0.0, strict=True)
+        check_int(self.max_iter, "max_iter", 1)
+        check_real(self.tol, "tol", 0.0)
+        check_choice(self.weights, "weights", WEIGHTS_KINDS)
+        if not isinstance(self.verbose, bool):
+            check_int(self.verbose, "verbose", 0)
+        if not isinstance(self.warm_start, (bool, np.bool_)):
+            raise ValueError(f"warm_start is {self.warm_start!r}; it must be True or False")
+
+    def _kappa(self):
+        return DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost
+
+    def _bag_random_state(self):
+        """random_state as scikit-learn's check_random_state takes it, which refuses a Generator."""
+        if isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(2**31 - 1))
+        return self.random_state
 
     def _read(self, X, y):
-        """X as the Binner reads it: frames stay frames, the rest passes scikit-learn's checks. Names and counts are kept."""
+        """X as the Binner reads it: frames stay frames, the rest passes scikit-learn's checks. Names are kept."""
         if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
-            )
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
+        X = _with_gaps(X)
         if is_frame(X):
-            validate_data(self, X, skip_check_array=True)
-            y = column_or_1d(y, warn=True)
+            y = validate_data(self, X="no_validation", y=y)
+            validate_data(self, X, skip_check_array=True)  # the last, since it keeps the names of the columns
             if len(X) != len(y):
                 raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
             if len(X) == 0:
@@ -187,69 +251,69 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             n_jobs=self.n_jobs,
         )
 
-    def _constraints(self, X, binner: Binner) -> Constraints:
-        return Constraints(
+    def _limits(self) -> tuple[Constraints, dict[int, str]]:
+        """What the parameters ask of columns that they name, and the shapes of those, before any column is binned."""
+        names = getattr(self, "feature_names_in_", None)
+        columns = Columns(None if names is None else tuple(names), self.n_features_in_)
+        for parameter in ("max_segments", "shape"):
+            value = getattr(self, parameter)
+            if not isinstance(value, Mapping) and np.ndim(value) and len(value) != columns.n_features:
+                raise ValueError(f"{parameter} has {len(value)} entries; X has {columns.n_features} features")
+        limits = Constraints(
             max_features=self.max_features,
-            max_segments=self._by_index(self.max_segments, binner, "max_segments"),
-            shape=self._shapes(X, binner),
+            max_segments=columns.by_index(self.max_segments, "max_segments"),
             position=self.position,
-            jump_cost=DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost,
+            jump_cost=self._kappa(),
             segmentation=self.segmentation,
-            exclude=self._indices(self.exclude, binner, "exclude"),
-            always_include=self._indices(self.always_include, binner, "always_include"),
+            exclude=columns.indices(self.exclude, "exclude"),
+            always_include=columns.indices(self.always_include, "always_include"),
         )
-
-    def _shapes(self, X, binner: Binner):
-        """One shape for all, or a dict of those that differ: categories, monotone features, what the user names."""
-        named = self._by_index(self.shape, binner, "shape") if isinstance(self.shape, Mapping) else {}
-        default = "mixed" if isinstance(self.shape, Mapping) else self.shape
-        shapes = {j: "levels" for j in np.flatnonzero(binner.is_categorical_).tolist() if not _is_ordered(X, j)}
-        for j, sign in self._monotone(binner).items():
-            if j in named and named[j] != MONOTONE_SHAPES[sign]:
+        if self.max_features is not None and len(limits.always_include) > self.max_features:
+            raise ValueError(
+                f"always_include names {len(limits.always_include)} features; max_features is {self.max_features}, "
+                f"and it can name at most so many"
+            )
+        named = columns.by_index(self.shape, "shape") if isinstance(self.shape, Mapping) else {}
+        for j, sign in self._monotone(columns).items():
+            if named.setdefault(j, MONOTONE_SHAPES[sign]) != MONOTONE_SHAPES[sign]:
                 raise ValueError(
-                    f"monotonic_cst of feature {binner.name_of(j)!r} is {sign} and its shape is {named[j]!r}; "
-                    f"give one of the two"
+                    f"monotonic_cst of {columns.label(j)} is {sign} and its shape is {named[j]!r}; give one of the two"
                 )
-            shapes[j] = MONOTONE_SHAPES[sign]
-        shapes.update(named)
-        if not shapes:
-            return default
-        every = np.full(binner.n_features_in_, default, dtype=object)
-        for j, shape in shapes.items():
-            every[j] = shape
-        return every
+        return limits, named
 
-    def _monotone(self, binner: Binner) -> dict[int, int]:
+    def _constraints(self, X, binner: Binner, limits: Constraints, named: dict[int, str]) -> Constraints:
+        """The limits with a shape for every feature: what the user names, the levels of categories, the default."""
+        shapes = np.full(
+            binner.n_features_in_, "mixed" if isinstance(self.shape, Mapping) else self.shape, dtype=object
+        )
+        for j in np.flatnonzero(binner.is_categorical_).tolist():
+            if not _is_ordered(X, j):
+                shapes[j] = "levels"
+                if named.get(j) in MONOTONE_SHAPES.values():
+                    raise ValueError(
+                        f"the shape of {binner.name_of(j)!r} (by shape or monotonic_cst) is {named[j]!r}, and it is a "
+                        f"category without an order; only numbers and ordered categories can be monotone"
+                    )
+        for j, shape in named.items():
+            shapes[j] = shape
+        return replace(limits, shape=shapes)
+
+    def _monotone(self, columns: Columns) -> dict[int, int]:
         """{feature: +1 or -1} from scikit-learn's three forms of monotonic_cst."""
         given = self.monotonic_cst
         if given is None:
             return {}
         if not isinstance(given, Mapping):
-            if len(given) != binner.n_features_in_:
-                raise ValueError(
-                    f"monotonic_cst has {len(given)} entries; X has {binner.n_features_in_} features"
-                )
+            if isinstance(given, str) or np.ndim(given) != 1:
+                raise ValueError(f"monotonic_cst is {given!r}; it must be an array or a dict of -1, 0 and 1")
+            if len(given) != columns.n_features:
+                raise ValueError(f"monotonic_cst has {len(given)} entries; X has {columns.n_features} features")
             given = dict(enumerate(given))
-        signs = self._by_index(given, binner, "monotonic_cst")
+        signs = columns.by_index(given, "monotonic_cst")
         for j, sign in signs.items():
             if sign not in (-1, 0, 1):
-                raise ValueError(
-                    f"monotonic_cst of feature {binner.name_of(j)!r} is {sign!r}; it must be -1, 0 or 1"
-                )
+                raise ValueError(f"monotonic_cst of {columns.label(j)} is {sign!r}; it must be -1, 0 or 1")
         return {j: int(sign) for j, sign in signs.items() if sign}
-
-    def _by_index(self, value, binner: Binner, parameter: str):
-        """A dict by column name or index as a dict by index; anything else as it is."""
-        if not isinstance(value, Mapping):
-            return value
-        return {binner.index_of(column, parameter): one for column, one in value.items()}
-
-    def _indices(self, columns, binner: Binner, parameter: str) -> tuple[int, ...]:
-        if columns is None:
-            return ()
-        if isinstance(columns, str):
-            raise ValueError(f"{parameter} is {columns!r}; it must be a list of column names or indices")
-        return tuple(sorted({binner.index_of(column, parameter) for column in columns}))
 
     def _n_bags(self, n_rows: int) -> int:
         if self.n_bags == "auto":
@@ -263,12 +327,11 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check_X(self, X):
         check_is_fitted(self, "model_")
+        X = _with_gaps(X)
         if is_frame(X):
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        return validate_data(
-            self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False
-        )
+        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False)
 
     @property
     def intercept_(self):
@@ -291,7 +354,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         """Mean absolute contribution of each column over the training rows, zero for those that are not used."""
         check_is_fitted(self, "model_")
         importances = np.zeros(self.n_features_in_)
-        importances[self.selected_features_] = self.model_.importances
+        importances[self.selected_features_] = [one.mean_contribution for one in self.model_.importances]
         return importances
 
     def explain(self, X) -> np.ndarray:
@@ -407,6 +470,7 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
         self.verbose = verbose
         self.warm_start = warm_start
 
+    @all_or_nothing
     @with_callbacks
     def fit(self, X, y, sample_weight=None, offset=None) -> RBRRegressor:
         """Fit the model.
@@ -421,11 +485,13 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
         """
         return self._fit(X, y, sample_weight, offset)
 
-    def _target(self, y):
-        loss = get_loss(self.loss)
-        if loss.name in ("log_loss", "multinomial"):
+    def _check_parameters(self):
+        super()._check_parameters()
+        if get_loss(self.loss).name in ("log_loss", "multinomial"):
             raise ValueError(f"loss is {self.loss!r}, a loss for classes; use RBRClassifier")
-        return np.asarray(y, dtype=np.float64), loss, None
+
+    def _target(self, y):
+        return np.asarray(y, dtype=np.float64), get_loss(self.loss), None
 
     def predict(self, X, offset=None) -> np.ndarray:
         """The prediction in the units of y."""
@@ -439,7 +505,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
     Parameters
     ----------
     class_weight : dict, "balanced" or None
-        Weights of the classes, multiplied with sample_weight.
+        Weights of the classes, multiplied with sample_weight. "balanced": classes of equal weight in all.
     {parameters}
     Examples
     --------
@@ -510,6 +576,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         self.verbose = verbose
         self.warm_start = warm_start
 
+    @all_or_nothing
     @with_callbacks
     def fit(self, X, y, sample_weight=None, offset=None) -> RBRClassifier:
         """Fit the model.
@@ -529,15 +596,30 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
-                f"y has only one class, {classes[0]!r}: This classifier needs samples of at least 2 classes"
+                f"y has only one class, {classes.tolist()[0]!r}: This classifier needs samples of at least 2 classes"
             )
         return codes.astype(np.float64), get_loss("log_loss" if len(classes) == 2 else "multinomial"), classes
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        given = self.class_weight
+        if isinstance(given, Mapping):
+            for label, weight in given.items():
+                check_real(weight, f"class_weight[{label!r}]", 0.0)
+        elif given is not None and not (isinstance(given, str) and given == "balanced"):
+            raise ValueError(f"class_weight is {given!r}; it must be a dict of classes, 'balanced' or None")
 
     def _weigh_classes(self, sample_weight, y, classes):
         if self.class_weight is None:
             return sample_weight
-        by_class = compute_sample_weight(self.class_weight, classes[y.astype(np.int64)])
-        return by_class if sample_weight is None else sample_weight * by_class
+        codes = y.astype(np.int64)
+        sample_weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        if self.class_weight == "balanced":
+            # By their weights, so that a row of weight 2 counts as two rows here too.
+            totals = np.bincount(codes, sample_weight, minlength=len(classes))
+            of_class = totals.sum() / len(classes) / np.where(totals > 0, totals, 1.0)
+            return sample_weight * of_class[codes]
+        return sample_weight * compute_sample_weight(self.class_weight, classes[codes])
 
     def _keep(self, model, solution, binner):
         super()._keep(model, solution, binner)
@@ -574,13 +656,14 @@ _PARAMETERS = """max_features : int or None
         "constant", "linear", "mixed" (each piece constant or a line, whichever pays), "increasing", "decreasing",
         "levels" (categories fused into groups; their default), "frequency" or "free".
     jump_cost : float or "default"
-        kappa, the price of features and pieces. 0 is the paper's algorithm, which then needs max_features. The default
-        is 0.5, and with bags what does best out of bag.
+        kappa, the price of features and pieces. 0 is the paper: then give max_features, or all features are used. The
+        default is 0.5, and with bags what does best out of bag.
     binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
     categorical_features : "from_dtype", list of names or indices, mask or None
         "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
     monotonic_cst : array or dict {column name or index: -1, 0 or 1}, optional
-        1 makes a feature's table increasing, -1 decreasing.
+        1 makes a feature's table increasing, -1 decreasing. A ValueError if a dict of shapes gives the feature another
+        one, or if it is a category without an order.
     exclude, always_include : list of column names or indices, optional
         Features that are never used, and features that enter first and without paying for it.
     alpha : float
@@ -621,8 +704,30 @@ _PARAMETERS = """max_features : int or None
     n_features_in_, feature_names_in_ : of the training table
 """
 
-for _estimator in (RBRRegressor, RBRClassifier):
+for _estimator in (RBRRegressor, RBRClassifier) if __doc__ else ():  # python -OO has no docstrings
     _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
+
+
+def _with_gaps(X: Any) -> Any:
+    """X with NaN where a masked array of numbers is masked, which scikit-learn's checks would uncover."""
+    if type(X).__module__.startswith("polars") and not is_frame(X):
+        open_table(X)  # raises: it is lazy, or a single column
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
+        return X.astype(np.result_type(X.dtype, np.float32)).filled(np.nan)
+    return X
+
+
+def _check_offset(offset, n_rows: int, n_scores: int) -> np.ndarray:
+    shape = (n_rows,) if n_scores == 1 else (n_rows, n_scores)
+    try:
+        offset = np.asarray(offset, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"offset is {offset!r}; it must be numbers of shape {shape}") from error
+    if offset.shape != shape:
+        raise ValueError(f"offset has shape {offset.shape}; it must have the shape {shape}")
+    if not np.isfinite(offset).all():
+        raise ValueError(f"offset holds {offset[~np.isfinite(offset)][0]}; all of it must be finite")
+    return offset
 
 
 def _is_ordered(X: Any, j: int) -> bool:
