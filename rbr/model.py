@@ -3,7 +3,8 @@
 An `AdditiveModel` is a value. Nothing changes it, it holds no training data and needs no scikit-learn: rows in,
 predictions out. Whatever changes a model (rbr.edits) returns another one; files (rbr.model_io) and other languages
 (rbr.export) are ways to write the same few tables down.
-Looks at: rbr.terms, rbr.scoring, rbr.losses, rbr.edits, rbr.model_io, rbr.export.  Seen by: rbr.estimators.
+Looks at: rbr.terms, rbr.scoring, rbr.losses, rbr.edits, rbr.model_io, rbr.export, rbr.plotting.
+Seen by: rbr.estimators.
 """
 
 from __future__ import annotations
@@ -351,6 +352,15 @@ class AdditiveModel:
         )
         head = "<br>".join(html.escape(line) for line in self._summary_head())
         return f"<div><p>{head}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
+
+    def plot(self, terms: Sequence[str | int] | str | int | None = None, **options):
+        """Draw the terms, one panel each, the most important first; needs matplotlib: pip install "rbr[plot]".
+
+        Takes the options of `rbr.plotting.plot_model`, such as `max_terms`, `n_cols` and `bands`, and returns the Axes.
+        """
+        from rbr.plotting import plot_model
+
+        return plot_model(self, terms, **options)
 
     # Edits ------------------------------------------------------------------------------------------------
 
