@@ -298,7 +298,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         """Mean absolute contribution of each column over the training rows, zero for those that are not used."""
         check_is_fitted(self, "model_")
         importances = np.zeros(self.n_features_in_)
-        importances[self.selected_features_] = self.model_.importances
+        importances[self.selected_features_] = [term.importance for term in self.model_.terms]
         return importances
 
     def explain(self, X) -> np.ndarray:
