@@ -166,7 +166,11 @@ def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, abov
     if values.inner != values.whole:
         getattr(axes, f"set_{name}scale")("function", functions=(values.forward, values.inverse))
         far = np.outer([1, 2, 5], 10.0 ** np.arange(-3, 7)).ravel()
-        ticks = np.concatenate([ticks, far, -far])
+        far = np.concatenate([far, -far])
+        far = far[(far >= values.whole[0]) & (far <= values.whole[1])]
+        # The outermost first: without them nobody could tell how far the far values are.
+        outermost = {0.0, far.min(initial=0.0), far.max(initial=0.0)}
+        ticks = [*sorted(outermost, key=abs), *sorted([*ticks, *far], key=abs)]
         if values.whole[0] < values.inner[0]:
             shade(low, values.inner[0], color=FAR_COLOR, linewidth=0, zorder=0, gid="far")
         if values.whole[1] > values.inner[1]:
@@ -178,12 +182,12 @@ def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, abov
 
 
 def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[float]:
-    """Those ticks between the ends of which no two are close on the drawn axis; the smallest come first."""
-    ticks = np.asarray(ticks)
+    """Those ticks between the ends of which no two are close on the drawn axis; the first given stay."""
+    ticks = np.asarray(ticks, dtype=np.float64)
     ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
     low, high = forward(np.array(ends))
     kept: list[float] = []
-    for tick in sorted(ticks.tolist(), key=abs):
+    for tick in ticks.tolist():
         place = forward(np.array([tick, *kept]))
         if (np.abs(place[1:] - place[0]) >= 0.1 * (high - low)).all():
             kept.append(tick)
@@ -356,7 +360,7 @@ def _set_x_axis(axes: Axes, scale: Scale, edges: np.ndarray, term: Term) -> None
         axes.xaxis.set_major_formatter(FixedFormatter(_short_numbers(places)))
     elif scale.name == "symlog":
         decades = SymmetricalLogLocator(base=10, linthresh=scale.options["near"]).tick_values(*edges[[0, -1]])
-        axes.xaxis.set_major_locator(FixedLocator(apart(decades, edges[[0, -1]], scale.forward)))
+        axes.xaxis.set_major_locator(FixedLocator(apart(sorted(decades, key=abs), edges[[0, -1]], scale.forward)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
     elif scale.name == "log":
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))

@@ -149,6 +149,8 @@ def test_few_far_values_do_not_squeeze_the_others_and_are_still_drawn():
     assert at[1] - at[0] > 0.4
     assert at[2] < 1
     assert artists(axes, "far")
+    # The number that is nearest to the far value stands on the axis.
+    assert axes.get_yticks().max() == 20.0
     (pieces,) = artists(axes, "pieces")
     assert pieces.get_segments()[-1][0][1] == 40.0
     # With limits of the user's choice the scale is linear.
