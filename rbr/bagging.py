@@ -26,7 +26,7 @@ from rbr.solver import Solution, solve
 # Share of the distinct rows in a bag: what a bootstrap sample holds of them on average.
 BAG_SHARE = 0.632
 # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
-PROJECTION_PRICE = 0.02
+PROJECTION_PRICE = 0.1
 # Fits that are only averaged need few digits.
 BAG_TOL, BAG_MAX_ITER = 1e-3, 30
 # Out-of-bag losses after so many bags tell the ways apart well enough to go on with so few of them.
@@ -58,9 +58,7 @@ def manners(constraints: Constraints, design: BinnedMatrix, alpha: float) -> lis
     return [
         Manner("lines", replace(unpaid, shape=lines, max_segments=one_line, jump_cost=0.05), max(alpha, 0.03)),
         Manner("bent lines", replace(unpaid, shape=lines, max_segments=few_lines, jump_cost=0.5), max(alpha, 0.03)),
-        Manner("pieces", replace(unpaid, jump_cost=0.25), max(alpha, 0.3)),
-        Manner("strict pieces", replace(unpaid, jump_cost=0.5), max(alpha, 0.03)),
-        Manner("few features", constraints, max(alpha, 0.01)),
+        Manner("few features", constraints, max(alpha, 0.03)),
     ]
 
 

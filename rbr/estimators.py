@@ -30,7 +30,7 @@ from rbr.parallel import resolve_n_jobs
 from rbr.refine import refine_cuts
 from rbr.solver import SOLVERS, Solution, solve
 from rbr.tables import is_frame, open_table
-from rbr.uncertainty import Bootstrap, bootstrap_of, resamples, run_all
+from rbr.uncertainty import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
 
 try:  # scikit-learn 1.9 brought callbacks
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -441,7 +441,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         binner = self._solution_tables[0]
         design = binner.transform(X, sample_weight).with_weights(self.weights)
         arguments = self._solver_arguments(self.model_.loss, self._constraints(X, binner, *self._limits()))
-        arguments |= {"dispersion": self.dispersion_, "verbose": 0, "n_jobs": 1}
+        phi = None if self.dispersion_ is None else RESAMPLED_NOISE * self.dispersion_
+        arguments |= {"dispersion": phi, "verbose": 0, "n_jobs": 1}
         rng = _generator(self.random_state if random_state is None else random_state)
         stop = threading.Event()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,13 +34,15 @@ X_SCALES = ("auto", "linear", "log", "rank")
 # Where a line rises from one bin to the next by more than this part of the term's range, it is drawn as the step that
 # it is: the two bins of a yes/no column are no slope.
 STEEP = 0.05
-# The narrowest nine tenths of the bins must fill this part of an axis, or another scale is tried.
-CROWDED = 0.2
+# The narrowest half and the narrowest nine tenths of the bins must fill these parts of an axis, or it is not linear.
+ROOM_NEEDED = {0.5: 0.05, 0.9: 0.2}
 # So few bins have a tick each.
 FEW_BINS = 7
 STRIP_HEIGHT = 0.08
 MISSING_ROOM = 0.12
-LONGEST_NAME = 24
+LONGEST_NAME = 28
+# A beginning that all names share is left out if they are long.
+SHORTEST_PREFIX = 6
 TEXT_SIZE = 7
 
 
@@ -84,7 +87,7 @@ def elided(text: str, longest: int = LONGEST_NAME) -> str:
     --------
     >>> from rbr.panels import elided
     >>> elided("Married-civ-spouse"), elided("a very long name of a department in Lyon")
-    ('Married-civ-spouse', 'a very long na…t in Lyon')
+    ('Married-civ-spouse', 'a very long name …nt in Lyon')
     """
     text = " ".join(text.split()) or repr(text)
     # A dollar would begin a formula.
@@ -129,7 +132,7 @@ class ValueScale:
         return float(low), float(high)
 
 
-def value_scale(terms: Sequence[Term], share: float = 0.01) -> ValueScale:
+def value_scale(terms: Sequence[Term], share: float = 0.02) -> ValueScale:
     """The scale on which the values of all the terms can be read.
 
     A bin of a dozen rows of one class has log-odds far from all the others. If leaving out the smallest and the largest
@@ -163,7 +166,11 @@ def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, abov
     if values.inner != values.whole:
         getattr(axes, f"set_{name}scale")("function", functions=(values.forward, values.inverse))
         far = np.outer([1, 2, 5], 10.0 ** np.arange(-3, 7)).ravel()
-        ticks = np.concatenate([ticks, far, -far])
+        far = np.concatenate([far, -far])
+        far = far[(far >= values.whole[0]) & (far <= values.whole[1])]
+        # The outermost first: without them nobody could tell how far the far values are.
+        outermost = {0.0, far.min(initial=0.0), far.max(initial=0.0)}
+        ticks = [*sorted(outermost, key=abs), *sorted([*ticks, *far], key=abs)]
         if values.whole[0] < values.inner[0]:
             shade(low, values.inner[0], color=FAR_COLOR, linewidth=0, zorder=0, gid="far")
         if values.whole[1] > values.inner[1]:
@@ -175,12 +182,12 @@ def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, abov
 
 
 def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[float]:
-    """Those ticks between the ends of which no two are close on the drawn axis; the smallest come first."""
-    ticks = np.asarray(ticks)
+    """Those ticks between the ends of which no two are close on the drawn axis; the first given stay."""
+    ticks = np.asarray(ticks, dtype=np.float64)
     ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
     low, high = forward(np.array(ends))
     kept: list[float] = []
-    for tick in sorted(ticks.tolist(), key=abs):
+    for tick in ticks.tolist():
         place = forward(np.array([tick, *kept]))
         if (np.abs(place[1:] - place[0]) >= 0.1 * (high - low)).all():
             kept.append(tick)
@@ -218,11 +225,11 @@ class Scale:
     forward: Callable[[np.ndarray], np.ndarray]
     inverse: Callable[[np.ndarray], np.ndarray]
 
-    def crowding(self, edges: np.ndarray) -> float:
-        """The part of the axis that the narrowest nine tenths of the bins fill; a small one is hard to read."""
-        widths = np.sort(np.diff(self.forward(edges)))
-        n_narrow = int(0.9 * len(widths))
-        return 1.0 if n_narrow == 0 else float(widths[:n_narrow].sum() / widths.sum())
+    def is_crowded(self, edges: np.ndarray) -> bool:
+        """Whether a few bins take so much of the axis that the others cannot be told apart."""
+        filled = np.cumsum(np.sort(np.diff(self.forward(edges))))
+        n_narrow = {part: int(part * len(filled)) for part in ROOM_NEEDED}
+        return any(n > 0 and filled[n - 1] < ROOM_NEEDED[part] * filled[-1] for part, n in n_narrow.items())
 
 
 def choose_scale(edges: np.ndarray, wish: str = "auto") -> Scale:
@@ -243,7 +250,7 @@ def choose_scale(edges: np.ndarray, wish: str = "auto") -> Scale:
         return _log_scale(edges)
     if wish == "auto":
         for scale in (_linear_scale(), _log_scale(edges)):
-            if scale.crowding(edges) >= CROWDED:
+            if not scale.is_crowded(edges):
                 return scale
     return _rank_scale(edges)
 
@@ -353,7 +360,7 @@ def _set_x_axis(axes: Axes, scale: Scale, edges: np.ndarray, term: Term) -> None
         axes.xaxis.set_major_formatter(FixedFormatter(_short_numbers(places)))
     elif scale.name == "symlog":
         decades = SymmetricalLogLocator(base=10, linthresh=scale.options["near"]).tick_values(*edges[[0, -1]])
-        axes.xaxis.set_major_locator(FixedLocator(apart(decades, edges[[0, -1]], scale.forward)))
+        axes.xaxis.set_major_locator(FixedLocator(apart(sorted(decades, key=abs), edges[[0, -1]], scale.forward)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
     elif scale.name == "log":
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
@@ -494,7 +501,7 @@ def category_rows(term: Term, max_levels: int) -> list[Row]:
         key = values[:, np.argmax(np.ptp(values, axis=0))]
         pieces.sort(key=lambda piece: -key[piece.start])
     rows = []
-    names = [str(category) for category in term.categories] or ["no category"]
+    names = _level_names(term)
     n_bars = 0
     for piece in pieces:
         bins = list(piece.bins)
@@ -507,11 +514,19 @@ def category_rows(term: Term, max_levels: int) -> list[Row]:
             n_shown = len(bins)
         # The levels of a line have values of their own.
         own = int(piece.kind == "line")
-        rows.extend(Row(elided(names[k]), (k,), n_bars + own * i) for i, k in enumerate(bins[:n_shown]))
+        rows.extend(Row(names[k], (k,), n_bars + own * i) for i, k in enumerate(bins[:n_shown]))
         if bins[n_shown:]:
             rows.append(Row(f"… {len(bins) - n_shown} more", tuple(bins[n_shown:]), n_bars))
         n_bars += len(bins) if own else 1
     return rows
+
+
+def _level_names(term: Term) -> list[str]:
+    names = [str(category) for category in term.categories] or ["no category"]
+    prefix = commonprefix(names) if len(names) > 1 else ""
+    if len(prefix) >= SHORTEST_PREFIX and max(map(len, names)) > LONGEST_NAME:
+        names = [f"…{name[len(prefix) :]}" for name in names]
+    return [elided(name) for name in names]
 
 
 def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, np.ndarray] | None = None) -> None:

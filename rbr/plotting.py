@@ -48,7 +48,7 @@ __all__ = ["Curve", "plot_curves", "plot_model", "step_edges"]
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.3
 LEFT, RIGHT, TOP, BOTTOM = 0.62, 0.2, 0.34, 0.36
 ROW_HEIGHT = 0.15
-CHARACTER_WIDTH = 0.055
+CHARACTER_WIDTH = 0.058
 HEADER = 0.34
 
 
@@ -201,8 +201,9 @@ def _value_label(model: AdditiveModel) -> str:
 
 
 def _note(term: Term, bands: Bootstrap | None) -> str:
-    note = f"mean |effect| {term.importance:.2g}"
-    return note if bands is None else f"{note}, in {percent(bands.frequency(term.name))} of refits"
+    if bands is None:
+        return f"mean |effect| {term.importance:.2g}"
+    return f"{term.importance:.2g}, in {percent(bands.frequency(term.name))} of refits"
 
 
 # Layout -------------------------------------------------------------------------------------------------------------
