@@ -9,7 +9,8 @@ object each.  Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,6 +200,51 @@ class Binner:
         """`fit`, then `transform` of the same rows."""
         return self.fit(X, sample_weight).transform(X, sample_weight)
 
+    def with_edges(self, edges: Mapping[int, Any], X: Any, sample_weight: Any = None) -> Binner:
+        """The same bins with the edges of some numeric features moved, but as many as before.
+
+        Parameters
+        ----------
+        edges : dict from column indices to increasing arrays
+        X : array, frame or sparse matrix, shape (n_rows, n_features)
+            The training table, for the mean of each moved bin.
+        sample_weight : array of float, shape (n_rows,), optional
+            As in `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr.binning import Binner
+        >>> X = np.arange(6.0)[:, None]
+        >>> moved = Binner(max_bins=2).fit(X).with_edges({0: [3.5]}, X)
+        >>> moved.edges_[0], moved.positions_
+        (array([3.5]), array([1.5, 4.5]))
+        """
+        self._check_fitted()
+        table = open_table(X)
+        table.check_columns(self.feature_names_in_, self.n_features_in_, "Binner")
+        weight = None
+        if sample_weight is not None:
+            weight = check_nonnegative(sample_weight, table.n_rows, "sample_weight")
+        moved = copy(self)
+        flat, positions = self._edges.copy(), self.positions_.copy()
+        for j, given in edges.items():
+            own = _check_edges(given, f"edges of {table.label(j)}")
+            if self.is_categorical_[j] or len(own) != len(self.edges_[j]):
+                raise ValueError(
+                    f"edges of {table.label(j)} has {len(own)} edges; there are {len(self.edges_[j])}, and moved ones "
+                    f"must be as many"
+                )
+            rows = None if weight is None else np.flatnonzero(weight)
+            used = None if weight is None else weight[rows] / weight.max()
+            values, weights = _sorted_columns(table.sample(rows), j, j + 1, used, 1)
+            _, means, n_ordered = _keep([own], values, weights)
+            flat[self._edge_offsets[j] : self._edge_offsets[j + 1]] = own
+            bins = slice(self.offsets_[j], self.offsets_[j + 1])
+            positions[bins] = means[0, np.minimum(np.arange(bins.stop - bins.start), n_ordered[0] - 1)]
+        moved._edges, moved.positions_ = _joined([flat]), _joined([positions])
+        return moved
+
     @property
     def edges_(self) -> Sequence[np.ndarray]:
         self._check_fitted()
@@ -225,7 +271,7 @@ class Binner:
     def index_of(self, column: int | str, parameter: str = "column") -> int:
         """The index of a column given by name or index, or an error that names the parameter it came from."""
         self._check_fitted()
-        return _index_of(column, self.feature_names_in_, self.n_features_in_, parameter)
+        return index_of(column, self.feature_names_in_, self.n_features_in_, parameter)
 
     def name_of(self, j: int) -> str:
         """The name of column j, or x{j} where the columns have no names."""
@@ -513,7 +559,7 @@ def _categories_of(table: Table, j: int, kept: np.ndarray | None) -> tuple[tuple
     return categories, missing
 
 
-def _index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
+def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
     """The index of the column that a user names by its name or index."""
     if isinstance(key, str):
         if names is None:
@@ -532,11 +578,11 @@ def _index_of(key: Any, names: tuple[str, ...] | None, n_features: int, paramete
     raise ValueError(f"{parameter} names the column {key!r}; a column must be given by its name or index")
 
 
-def _by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
+def by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
     """The dict with column indices for keys."""
     by_index: dict[int, Any] = {}
     for key, value in given.items():
-        j = _index_of(key, table.names, table.n_features, parameter)
+        j = index_of(key, table.names, table.n_features, parameter)
         if j in by_index:
             raise ValueError(
                 f"{parameter} names {table.label(j)} twice, by name and by index; it must do so once"
@@ -550,7 +596,7 @@ def _max_bins_of(max_bins: Any, table: Table) -> np.ndarray:
     if not isinstance(max_bins, Mapping):
         return np.full(table.n_features, check_int(max_bins, "max_bins", 2, MAX_BINS))
     each = np.full(table.n_features, DEFAULT_BINS)
-    for j, value in _by_index(max_bins, table, "max_bins").items():
+    for j, value in by_index(max_bins, table, "max_bins").items():
         each[j] = check_int(value, f"max_bins of {table.label(j)}", 2, MAX_BINS)
     return each
 
@@ -562,7 +608,7 @@ def _methods_of(
     user_edges: dict[int, np.ndarray] = {}
     methods = np.full(table.n_features, REGULAR, dtype=np.int8)
     if isinstance(binning, Mapping):
-        for j, value in _by_index(binning, table, "binning").items():
+        for j, value in by_index(binning, table, "binning").items():
             if isinstance(value, str):
                 methods[j] = _method(
                     value, f"binning of {table.label(j)}", ", or an increasing array of edges"
@@ -624,6 +670,8 @@ def _which_categorical(given: Any, table: Table) -> np.ndarray:
         if table.has_dtypes:
             is_categorical[:] = [table.holds_categories(j) for j in range(table.n_features)]
         return is_categorical
+    if not isinstance(given, Iterable):
+        raise ValueError(f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns")
     listed = list(given)
     if listed and all(isinstance(item, (bool, np.bool_)) for item in listed):
         if len(listed) != table.n_features:
@@ -633,7 +681,7 @@ def _which_categorical(given: Any, table: Table) -> np.ndarray:
             )
         return np.array(listed, dtype=bool)
     for item in listed:
-        is_categorical[_index_of(item, table.names, table.n_features, "categorical_features")] = True
+        is_categorical[index_of(item, table.names, table.n_features, "categorical_features")] = True
     return is_categorical
 
 

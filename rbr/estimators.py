@@ -7,7 +7,10 @@ Looks at: every room below it, scikit-learn.  Seen by: users.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +19,18 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from rbr.bagging import bag_average
-from rbr.binning import Binner
+from rbr.bagging import Manner, bag_average, manners
+from rbr.binning import Binner, _generator, by_index, index_of
 from rbr.checks import check_choice, check_int, check_real
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
 from rbr.design import WEIGHTS_KINDS, BinnedMatrix
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
-from rbr.solver import Solution, solve
-from rbr.tables import is_frame
+from rbr.parallel import resolve_n_jobs
+from rbr.refine import refine_cuts
+from rbr.solver import SOLVERS, Solution, solve
+from rbr.tables import is_frame, open_table
+from rbr.uncertainty import Bootstrap, bootstrap_of, resamples, run_all
 
 try:  # scikit-learn 1.9 brought callbacks
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -37,39 +43,100 @@ except ImportError:  # pragma: no cover - older scikit-learn
         return fit
 
 
-# "auto" bags below this many rows.
-BAGS_BELOW_ROWS = 0
-DEFAULT_BAGS = 16
+# n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py).
+DEFAULT_BAGS, BAGS_BELOW_ROWS = 16, 5000
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
+
+
+def all_or_nothing(fit):
+    """A fit that leaves the estimator as it was if it fails or is interrupted."""
+
+    @functools.wraps(fit)
+    def guarded(self, *args, **kwargs):
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return guarded
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of X, which a user gives by name or by index."""
+
+    names: tuple[str, ...] | None
+    n_features: int
+
+    def label(self, j: int) -> str:
+        return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
+
+    def by_index(self, value, parameter: str):
+        """A dict by column name or index as a dict by index; anything else as it is."""
+        return by_index(value, self, parameter) if isinstance(value, Mapping) else value
+
+    def indices(self, columns, parameter: str) -> tuple[int, ...]:
+        """The indices of a list of columns, ascending."""
+        if columns is None:
+            return ()
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise ValueError(f"{parameter} is {columns!r}; it must be a list of column names or indices")
+        return tuple(sorted({index_of(column, self.names, self.n_features, parameter) for column in columns}))
 
 
 class _RBREstimator(CallbackSupportMixin, BaseEstimator):
     """What the regressor and the classifier share: reading X, fitting, explaining, saving."""
 
     def _fit(self, X, y, sample_weight, offset):
-        """Fit, and leave the estimator as it was if anything fails or is interrupted."""
-        before = dict(vars(self))
-        try:
-            return self._fit_all(X, y, sample_weight, offset)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
-    def _fit_all(self, X, y, sample_weight, offset):
         self._check_parameters()
         previous = self.__dict__.get("_solution_tables") if self.warm_start else None
-        X, y = self._read(X, y)
-        y, loss, classes = self._target(y)
+        X, target = self._read(X, y)
+        y, loss, classes = self._target(target)
+        if previous and classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start is True, and y has the classes {classes.tolist()}; it must have those of the last fit, "
+                f"{self.classes_.tolist()}"
+            )
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         sample_weight = self._weigh_classes(sample_weight, y, classes)
+        if offset is not None:
+            n_scores = len(classes) if loss.name == "multinomial" else 1
+            offset = _check_offset(offset, len(y), n_scores)
+        limits = self._limits()
 
         binner = previous[0] if previous else self._binner().fit(X, sample_weight)
         design = binner.transform(X, sample_weight).with_weights(self.weights)
-        constraints = self._constraints(X, binner)
-        arguments = {
+        constraints = self._constraints(X, binner, *limits)
+        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
+        context = self._begin_callbacks(X, target)
+        solution = self._solve(
+            design,
+            y,
+            sample_weight,
+            offset,
+            self._solver_arguments(loss, constraints),
+            random_state=self._bag_random_state(),
+            warm_start=warm,
+            callback=self._iteration_callback(context),
+        )
+        if self.refine_cuts and not self._n_bags(design.n_rows):
+            binner, solution = refine_cuts(X, binner, solution, constraints, sample_weight=sample_weight, tol=self.tol)
+            design = solution._problem.objective.design
+        model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
+        self._keep(model, solution, binner)
+        if context is not None:
+            fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
+            context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
+        return self
+
+    def _solver_arguments(self, loss, constraints: Constraints) -> dict[str, Any]:
+        """What every fit of this estimator's tables shares, on whatever rows."""
+        return {
             "loss": loss,
             "constraints": constraints,
             "alpha": self.alpha,
@@ -80,33 +147,30 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             "verbose": self.verbose,
             "n_jobs": self.n_jobs,
         }
-        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
-        context = self._begin_callbacks(X, y)
-        solution = solve(
+
+    def _solve(
+        self, design: BinnedMatrix, y, sample_weight, offset, arguments: dict[str, Any], *, random_state, **start
+    ) -> Solution:
+        """The tables of one fit, bags included."""
+        solution = solve(design, y, sample_weight=sample_weight, offset=offset, **start, **arguments)
+        n_bags, constraints = self._n_bags(design.n_rows), arguments["constraints"]
+        if not n_bags:
+            return solution
+        if self.jump_cost == "default":
+            ways = manners(constraints, design, self.alpha)
+        else:
+            ways = [Manner("as asked", constraints, self.alpha)]
+        return bag_average(
             design,
             y,
+            solution,
+            ways,
+            n_bags=n_bags,
+            random_state=random_state,
             sample_weight=sample_weight,
             offset=offset,
-            warm_start=warm,
-            callback=self._iteration_callback(context),
             **arguments,
         )
-        if self._n_bags(design.n_rows):
-            solution = bag_average(
-                design,
-                y,
-                solution,
-                n_bags=self._n_bags(design.n_rows),
-                random_state=self.random_state,
-                sample_weight=sample_weight,
-                offset=offset,
-                **arguments,
-            )
-        model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
-        self._keep(model, solution, binner)
-        if context is not None:
-            context.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
 
     def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
         self.model_ = model
@@ -137,24 +201,49 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
     # Reading what the user gave ----------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        if self.max_features is not None:
-            check_int(self.max_features, "max_features", 1)
-        if self.jump_cost != "default":
-            check_real(self.jump_cost, "jump_cost", 0.0)
-        check_choice(self.weights, "weights", WEIGHTS_KINDS)
+        """Judge every value that can be judged without X, before X is looked at."""
+        # Its own checks are those of the limits, shapes and prices.
+        Constraints(
+            max_features=self.max_features,
+            max_segments=self.max_segments,
+            shape=self.shape,
+            position=self.position,
+            jump_cost=self._kappa(),
+            segmentation=self.segmentation,
+        )
         if self.n_bags != "auto":
             check_int(self.n_bags, "n_bags", 0)
         check_real(self.alpha, "alpha", 0.0)
+        if not isinstance(self.refine_cuts, (bool, np.bool_)):
+            raise ValueError(f"refine_cuts is {self.refine_cuts!r}; it must be True or False")
+        check_choice(self.solver, "solver", SOLVERS)
+        if self.step_size != "auto":
+            check_real(self.step_size, "step_size", 0.0, strict=True)
+        check_int(self.max_iter, "max_iter", 1)
+        check_real(self.tol, "tol", 0.0)
+        check_choice(self.weights, "weights", WEIGHTS_KINDS)
+        if not isinstance(self.verbose, bool):
+            check_int(self.verbose, "verbose", 0)
+        if not isinstance(self.warm_start, (bool, np.bool_)):
+            raise ValueError(f"warm_start is {self.warm_start!r}; it must be True or False")
+
+    def _kappa(self):
+        return DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost
+
+    def _bag_random_state(self):
+        """random_state as scikit-learn's check_random_state takes it, which refuses a Generator."""
+        if isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(2**31 - 1))
+        return self.random_state
 
     def _read(self, X, y):
-        """X as the Binner reads it: frames stay frames, the rest passes scikit-learn's checks. Names and counts are kept."""
+        """X as the Binner reads it: frames stay frames, the rest passes scikit-learn's checks. Names are kept."""
         if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
-            )
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
+        X = _with_gaps(X)
         if is_frame(X):
-            validate_data(self, X, skip_check_array=True)
-            y = column_or_1d(y, warn=True)
+            y = validate_data(self, X="no_validation", y=y)
+            validate_data(self, X, skip_check_array=True)  # the last, since it keeps the names of the columns
             if len(X) != len(y):
                 raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
             if len(X) == 0:
@@ -180,69 +269,69 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             n_jobs=self.n_jobs,
         )
 
-    def _constraints(self, X, binner: Binner) -> Constraints:
-        return Constraints(
+    def _limits(self) -> tuple[Constraints, dict[int, str]]:
+        """What the parameters ask of columns that they name, and the shapes of those, before any column is binned."""
+        names = getattr(self, "feature_names_in_", None)
+        columns = Columns(None if names is None else tuple(names), self.n_features_in_)
+        for parameter in ("max_segments", "shape"):
+            value = getattr(self, parameter)
+            if not isinstance(value, Mapping) and np.ndim(value) and len(value) != columns.n_features:
+                raise ValueError(f"{parameter} has {len(value)} entries; X has {columns.n_features} features")
+        limits = Constraints(
             max_features=self.max_features,
-            max_segments=self._by_index(self.max_segments, binner, "max_segments"),
-            shape=self._shapes(X, binner),
+            max_segments=columns.by_index(self.max_segments, "max_segments"),
             position=self.position,
-            jump_cost=DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost,
+            jump_cost=self._kappa(),
             segmentation=self.segmentation,
-            exclude=self._indices(self.exclude, binner, "exclude"),
-            always_include=self._indices(self.always_include, binner, "always_include"),
+            exclude=columns.indices(self.exclude, "exclude"),
+            always_include=columns.indices(self.always_include, "always_include"),
         )
-
-    def _shapes(self, X, binner: Binner):
-        """One shape for all, or a dict of those that differ: categories, monotone features, what the user names."""
-        named = self._by_index(self.shape, binner, "shape") if isinstance(self.shape, Mapping) else {}
-        default = "mixed" if isinstance(self.shape, Mapping) else self.shape
-        shapes = {j: "levels" for j in np.flatnonzero(binner.is_categorical_).tolist() if not _is_ordered(X, j)}
-        for j, sign in self._monotone(binner).items():
-            if j in named and named[j] != MONOTONE_SHAPES[sign]:
+        if self.max_features is not None and len(limits.always_include) > self.max_features:
+            raise ValueError(
+                f"always_include names {len(limits.always_include)} features; max_features is {self.max_features}, "
+                f"and it can name at most so many"
+            )
+        named = columns.by_index(self.shape, "shape") if isinstance(self.shape, Mapping) else {}
+        for j, sign in self._monotone(columns).items():
+            if named.setdefault(j, MONOTONE_SHAPES[sign]) != MONOTONE_SHAPES[sign]:
                 raise ValueError(
-                    f"monotonic_cst of feature {binner.name_of(j)!r} is {sign} and its shape is {named[j]!r}; "
-                    f"give one of the two"
+                    f"monotonic_cst of {columns.label(j)} is {sign} and its shape is {named[j]!r}; give one of the two"
                 )
-            shapes[j] = MONOTONE_SHAPES[sign]
-        shapes.update(named)
-        if not shapes:
-            return default
-        every = np.full(binner.n_features_in_, default, dtype=object)
-        for j, shape in shapes.items():
-            every[j] = shape
-        return every
+        return limits, named
 
-    def _monotone(self, binner: Binner) -> dict[int, int]:
+    def _constraints(self, X, binner: Binner, limits: Constraints, named: dict[int, str]) -> Constraints:
+        """The limits with a shape for every feature: what the user names, the levels of categories, the default."""
+        shapes = np.full(
+            binner.n_features_in_, "mixed" if isinstance(self.shape, Mapping) else self.shape, dtype=object
+        )
+        for j in np.flatnonzero(binner.is_categorical_).tolist():
+            if not _is_ordered(X, j):
+                shapes[j] = "levels"
+                if named.get(j) in MONOTONE_SHAPES.values():
+                    raise ValueError(
+                        f"the shape of {binner.name_of(j)!r} (by shape or monotonic_cst) is {named[j]!r}, and it is a "
+                        f"category without an order; only numbers and ordered categories can be monotone"
+                    )
+        for j, shape in named.items():
+            shapes[j] = shape
+        return replace(limits, shape=shapes)
+
+    def _monotone(self, columns: Columns) -> dict[int, int]:
         """{feature: +1 or -1} from scikit-learn's three forms of monotonic_cst."""
         given = self.monotonic_cst
         if given is None:
             return {}
         if not isinstance(given, Mapping):
-            if len(given) != binner.n_features_in_:
-                raise ValueError(
-                    f"monotonic_cst has {len(given)} entries; X has {binner.n_features_in_} features"
-                )
+            if isinstance(given, str) or np.ndim(given) != 1:
+                raise ValueError(f"monotonic_cst is {given!r}; it must be an array or a dict of -1, 0 and 1")
+            if len(given) != columns.n_features:
+                raise ValueError(f"monotonic_cst has {len(given)} entries; X has {columns.n_features} features")
             given = dict(enumerate(given))
-        signs = self._by_index(given, binner, "monotonic_cst")
+        signs = columns.by_index(given, "monotonic_cst")
         for j, sign in signs.items():
             if sign not in (-1, 0, 1):
-                raise ValueError(
-                    f"monotonic_cst of feature {binner.name_of(j)!r} is {sign!r}; it must be -1, 0 or 1"
-                )
+                raise ValueError(f"monotonic_cst of {columns.label(j)} is {sign!r}; it must be -1, 0 or 1")
         return {j: int(sign) for j, sign in signs.items() if sign}
-
-    def _by_index(self, value, binner: Binner, parameter: str):
-        """A dict by column name or index as a dict by index; anything else as it is."""
-        if not isinstance(value, Mapping):
-            return value
-        return {binner.index_of(column, parameter): one for column, one in value.items()}
-
-    def _indices(self, columns, binner: Binner, parameter: str) -> tuple[int, ...]:
-        if columns is None:
-            return ()
-        if isinstance(columns, str):
-            raise ValueError(f"{parameter} is {columns!r}; it must be a list of column names or indices")
-        return tuple(sorted({binner.index_of(column, parameter) for column in columns}))
 
     def _n_bags(self, n_rows: int) -> int:
         if self.n_bags == "auto":
@@ -256,12 +345,11 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check_X(self, X):
         check_is_fitted(self, "model_")
+        X = _with_gaps(X)
         if is_frame(X):
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        return validate_data(
-            self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False
-        )
+        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False)
 
     @property
     def intercept_(self):
@@ -284,7 +372,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         """Mean absolute contribution of each column over the training rows, zero for those that are not used."""
         check_is_fitted(self, "model_")
         importances = np.zeros(self.n_features_in_)
-        importances[self.selected_features_] = self.model_.importances
+        importances[self.selected_features_] = [one.mean_contribution for one in self.model_.importances]
         return importances
 
     def explain(self, X) -> np.ndarray:
@@ -302,17 +390,97 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         X = self._check_X(X)
         return self.model_.explain(X)
 
+    def bootstrap(
+        self, X, y, n=100, *, sample_weight=None, offset=None, random_state=None, n_jobs=None, verbose=None
+    ) -> Bootstrap:
+        """How sure the model is: refits on bootstrap resamples of the training rows, with the bins of the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            The training data, as they were given to `fit`. Whole weights mean repeated rows.
+        n : int, default 100
+            Resamples.
+        random_state : int, Generator, RandomState or None
+            None takes that of the estimator, and if that is None too a fixed seed.
+        n_jobs : int or None
+            Refits at a time, in threads; the result does not depend on it. None takes the n_jobs of the estimator.
+        verbose : int, optional
+            1 prints the progress. By default that of the estimator.
+
+        Returns
+        -------
+        Bootstrap
+            Bands for every term of the model and selection frequencies for every column; ``plot(bands=...)`` draws
+            them. It tells what they mean, and what they leave out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr import RBRRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 6))
+        >>> y = 2 * np.sign(X[:, 4]) + rng.normal(size=300)
+        >>> m = RBRRegressor(max_features=1).fit(X, y)
+        >>> boot = m.bootstrap(X, y, n=10)
+        >>> boot
+        Bootstrap(10 refits, bands of 1 term, 1 of 6 features in at least half of the refits)
+        >>> boot.frequencies
+        array([0., 0., 0., 0., 1., 0.])
+        >>> low, high = boot.band("x4")
+        >>> bool((low <= high).all())
+        True
+        """
+        check_is_fitted(self, "model_")
+        check_int(n, "n", 1)
+        X = self._check_X(X)
+        y, classes = self._target_again(y, X)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        by_class = self._weigh_classes(None, y, classes)
+        binner = self._solution_tables[0]
+        design = binner.transform(X, sample_weight).with_weights(self.weights)
+        arguments = self._solver_arguments(self.model_.loss, self._constraints(X, binner, *self._limits()))
+        arguments |= {"dispersion": self.dispersion_, "verbose": 0, "n_jobs": 1}
+        rng = _generator(self.random_state if random_state is None else random_state)
+        stop = threading.Event()
+
+        def refit(number, draw):
+            weight = draw() if by_class is None else draw() * by_class
+            # A generator that threads shared would give each what the others left.
+            options = {"random_state": number, "callback": lambda _: stop.is_set()}
+            solution = self._solve(design, y, weight, offset, arguments, **options)
+            return solution.f, solution.support
+
+        draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None)
+        found = run_all(
+            [functools.partial(refit, number, draw) for number, draw in enumerate(draws)],
+            min(n, resolve_n_jobs(self.n_jobs if n_jobs is None else n_jobs)),
+            stop,
+            self.verbose if verbose is None else verbose,
+        )
+        return bootstrap_of(self.model_, design.offsets, found)
+
+    def _target_again(self, y, X):
+        """(y as the solver takes it, classes), for the y of an earlier fit."""
+        y = column_or_1d(y, warn=True)
+        n_rows = X.shape[0]
+        if len(y) != n_rows:
+            raise ValueError(f"y has length {len(y)}, but X has {n_rows} rows; they must agree")
+        y, _, classes = self._target(y)
+        if classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"y has the classes {classes.tolist()}; the model was fitted to {self.classes_.tolist()}")
+        return y, classes
+
     def save(self, path) -> None:
         """Write the model to a JSON file, which `rbr.load` reads; the same as ``model_.save(path)``."""
         check_is_fitted(self, "model_")
         self.model_.save(path)
 
-    def plot(self, **options):
-        """Draw the terms of the model, one panel each; see `rbr.plotting.plot_model`."""
-        from rbr.plotting import plot_model
-
+    def plot(self, terms=None, **options):
+        """Draw the terms of the model, one panel each, and return the Axes; see `rbr.plotting.plot_model`."""
         check_is_fitted(self, "model_")
-        return plot_model(self.model_, **options)
+        return self.model_.plot(terms, **options)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -368,6 +536,7 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
         weights="counts",
         position="rank",
         segmentation="exact",
+        refine_cuts=False,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -393,11 +562,13 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
         self.weights = weights
         self.position = position
         self.segmentation = segmentation
+        self.refine_cuts = refine_cuts
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
 
+    @all_or_nothing
     @with_callbacks
     def fit(self, X, y, sample_weight=None, offset=None) -> RBRRegressor:
         """Fit the model.
@@ -412,11 +583,13 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
         """
         return self._fit(X, y, sample_weight, offset)
 
-    def _target(self, y):
-        loss = get_loss(self.loss)
-        if loss.name in ("log_loss", "multinomial"):
+    def _check_parameters(self):
+        super()._check_parameters()
+        if get_loss(self.loss).name in ("log_loss", "multinomial"):
             raise ValueError(f"loss is {self.loss!r}, a loss for classes; use RBRClassifier")
-        return np.asarray(y, dtype=np.float64), loss, None
+
+    def _target(self, y):
+        return np.asarray(y, dtype=np.float64), get_loss(self.loss), None
 
     def predict(self, X, offset=None) -> np.ndarray:
         """The prediction in the units of y."""
@@ -430,7 +603,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
     Parameters
     ----------
     class_weight : dict, "balanced" or None
-        Weights of the classes, multiplied with sample_weight.
+        Weights of the classes, multiplied with sample_weight. "balanced": classes of equal weight in all.
     {parameters}
     Examples
     --------
@@ -469,6 +642,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         weights="counts",
         position="rank",
         segmentation="exact",
+        refine_cuts=False,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -494,11 +668,13 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         self.weights = weights
         self.position = position
         self.segmentation = segmentation
+        self.refine_cuts = refine_cuts
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
 
+    @all_or_nothing
     @with_callbacks
     def fit(self, X, y, sample_weight=None, offset=None) -> RBRClassifier:
         """Fit the model.
@@ -518,15 +694,30 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
-                f"y has only one class, {classes[0]!r}: This classifier needs samples of at least 2 classes"
+                f"y has only one class, {classes.tolist()[0]!r}: This classifier needs samples of at least 2 classes"
             )
         return codes.astype(np.float64), get_loss("log_loss" if len(classes) == 2 else "multinomial"), classes
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        given = self.class_weight
+        if isinstance(given, Mapping):
+            for label, weight in given.items():
+                check_real(weight, f"class_weight[{label!r}]", 0.0)
+        elif given is not None and not (isinstance(given, str) and given == "balanced"):
+            raise ValueError(f"class_weight is {given!r}; it must be a dict of classes, 'balanced' or None")
 
     def _weigh_classes(self, sample_weight, y, classes):
         if self.class_weight is None:
             return sample_weight
-        by_class = compute_sample_weight(self.class_weight, classes[y.astype(np.int64)])
-        return by_class if sample_weight is None else sample_weight * by_class
+        codes = y.astype(np.int64)
+        sample_weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        if self.class_weight == "balanced":
+            # By their weights, so that a row of weight 2 counts as two rows here too.
+            totals = np.bincount(codes, sample_weight, minlength=len(classes))
+            of_class = totals.sum() / len(classes) / np.where(totals > 0, totals, 1.0)
+            return sample_weight * of_class[codes]
+        return sample_weight * compute_sample_weight(self.class_weight, classes[codes])
 
     def _keep(self, model, solution, binner):
         super()._keep(model, solution, binner)
@@ -563,19 +754,22 @@ _PARAMETERS = """max_features : int or None
         "constant", "linear", "mixed" (each piece constant or a line, whichever pays), "increasing", "decreasing",
         "levels" (categories fused into groups; their default), "frequency" or "free".
     jump_cost : float or "default"
-        kappa, the price of features and pieces. 0 is the paper's algorithm, which then needs max_features.
+        kappa, the price of features and pieces. 0 is the paper: then give max_features, or all features are used. The
+        default is 0.5, and with bags what does best out of bag.
     binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
     categorical_features : "from_dtype", list of names or indices, mask or None
         "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
     monotonic_cst : array or dict {column name or index: -1, 0 or 1}, optional
-        1 makes a feature's table increasing, -1 decreasing.
+        1 makes a feature's table increasing, -1 decreasing. A ValueError if a dict of shapes gives the feature another
+        one, or if it is a category without an order.
     exclude, always_include : list of column names or indices, optional
         Features that are never used, and features that enter first and without paying for it.
     alpha : float
         Ridge penalty on the tables.
     n_bags : int or "auto"
-        Average the tables of so many fits on subsamples and project the average back; 0 is a single fit.
-        "auto" decides by the number of rows.
+        Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
+        single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
+        "auto" is 16 below 5,000 rows and 0 from there on.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.
@@ -584,6 +778,9 @@ _PARAMETERS = """max_features : int or None
     position : {"rank", "index", "value"}
         Where a bin stands when a line is drawn.
     segmentation : {"exact", "greedy"}
+    refine_cuts : bool
+        After the fit, move each jump between constant pieces from the edge of its bin to the place between data values
+        where the training loss is least. Not done for bags, whose jumps are averages already.
     n_jobs : int or None
         Threads; the result does not depend on their number.
     random_state : int, Generator, RandomState or None
@@ -605,8 +802,30 @@ _PARAMETERS = """max_features : int or None
     n_features_in_, feature_names_in_ : of the training table
 """
 
-for _estimator in (RBRRegressor, RBRClassifier):
+for _estimator in (RBRRegressor, RBRClassifier) if __doc__ else ():  # python -OO has no docstrings
     _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
+
+
+def _with_gaps(X: Any) -> Any:
+    """X with NaN where a masked array of numbers is masked, which scikit-learn's checks would uncover."""
+    if type(X).__module__.startswith("polars") and not is_frame(X):
+        open_table(X)  # raises: it is lazy, or a single column
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
+        return X.astype(np.result_type(X.dtype, np.float32)).filled(np.nan)
+    return X
+
+
+def _check_offset(offset, n_rows: int, n_scores: int) -> np.ndarray:
+    shape = (n_rows,) if n_scores == 1 else (n_rows, n_scores)
+    try:
+        offset = np.asarray(offset, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"offset is {offset!r}; it must be numbers of shape {shape}") from error
+    if offset.shape != shape:
+        raise ValueError(f"offset has shape {offset.shape}; it must have the shape {shape}")
+    if not np.isfinite(offset).all():
+        raise ValueError(f"offset holds {offset[~np.isfinite(offset)][0]}; all of it must be finite")
+    return offset
 
 
 def _is_ordered(X: Any, j: int) -> bool:

@@ -59,7 +59,8 @@ def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: 
                 labels=labels,
                 grouped=shape == _LEVELS,
                 loss_drop=drops.get(j, np.nan),
-                jump_facts=facts.get(j, np.empty((0, 5))),
+                # The pieces of ordered categories have boundaries too, but no edges that could be named.
+                jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
             )
         )
     return tuple(terms)

@@ -3,7 +3,8 @@
 An `AdditiveModel` is a value. Nothing changes it, it holds no training data and needs no scikit-learn: rows in,
 predictions out. Whatever changes a model (rbr.edits) returns another one; files (rbr.model_io) and other languages
 (rbr.export) are ways to write the same few tables down.
-Looks at: rbr.terms, rbr.scoring, rbr.losses, rbr.edits, rbr.model_io, rbr.export.  Seen by: rbr.estimators.
+Looks at: rbr.terms, rbr.scoring, rbr.losses, rbr.edits, rbr.model_io, rbr.export, rbr.plotting.
+Seen by: rbr.estimators.
 """
 
 from __future__ import annotations
@@ -352,6 +353,15 @@ class AdditiveModel:
         head = "<br>".join(html.escape(line) for line in self._summary_head())
         return f"<div><p>{head}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
 
+    def plot(self, terms: Sequence[str | int] | str | int | None = None, **options):
+        """Draw the terms, one panel each, the most important first; needs matplotlib: pip install "rbr[plot]".
+
+        Takes the options of `rbr.plotting.plot_model`, such as `max_terms`, `n_cols` and `bands`, and returns the Axes.
+        """
+        from rbr.plotting import plot_model
+
+        return plot_model(self, terms, **options)
+
     # Edits ------------------------------------------------------------------------------------------------
 
     def _edited(self, term: str | int, edit: Callable[..., Term], *args: Any) -> AdditiveModel:
@@ -455,7 +465,9 @@ class AdditiveModel:
         str
             With a table a SELECT of all its columns whose last column, "score", is the raw score
             (`decision_function`, or `predict` before the link); with several score columns "score_<class>" each. A
-            missing value must be NULL; text is compared as the database compares it.
+            missing value must be NULL; text is compared as the database compares it. A database that reads decimal
+            numbers to the nearest double gives the very score. SQLite 3.40 reads one long number in some ten thousand
+            one last bit off: a value exactly at such an edge may then fall on its other side.
 
         Examples
         --------
@@ -466,10 +478,11 @@ class AdditiveModel:
         >>> B = binner.transform(X)
         >>> s = rbr.solve(B, np.repeat([1.0, 3.0], 4), constraints=rbr.Constraints(max_segments=2))
         >>> model = rbr.AdditiveModel.from_solution(binner, B, s, loss="squared_error")
-        >>> print(model.to_sql("points"))
+        >>> model = model.set_piece("x0", 0, -1.0).set_piece("x0", 1, 1.5)
+        >>> print(model.to_sql("points"))  # doctest: +ELLIPSIS
         SELECT *,
-          2.0e0
-          + CASE WHEN "x0" IS NULL THEN 0.0e0 WHEN "x0" <= 3.5e0 THEN -1.0e0 ELSE 1.0e0 END AS "score"
+          ...e0
+          + CASE WHEN "x0" IS NULL THEN 0.0e0 WHEN "x0" <= 3.5e0 THEN -1.0e0 ELSE 1.5e0 END AS "score"
         FROM "points"
         """
         from rbr.export import to_sql

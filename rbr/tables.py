@@ -221,7 +221,8 @@ class PandasTable(Table):
         if isinstance(series.dtype, np.dtype):
             return as_numbers(series.to_numpy(), self.label(j))
         if series.dtype.kind in "fiub":
-            if series.dtype.kind == "f" and series.dtype.itemsize == 4:
+            # The dtype of sparse columns has no itemsize.
+            if series.dtype.kind == "f" and getattr(series.dtype, "itemsize", 8) == 4:
                 return series.to_numpy(dtype=np.float32, na_value=np.nan)
             return series.to_numpy(dtype=np.float64, na_value=np.nan)
         dtype = getattr(series.dtype, "numpy_dtype", None)

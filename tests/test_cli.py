@@ -18,7 +18,9 @@ def test_demo_prints_what_was_found_and_saves_a_picture(tmp_path, capsys):
     assert cli.main([*SMALL, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "Planted 3 of 12 features in 400 rows (seed 1)." in printed
-    assert re.search(r"^Found [0-3] of 3 planted features, and [0-3] that were not planted\.$", printed, re.M)
+    found = re.findall(r"^Found [0-3] of 3 planted features, and [0-3] that were not planted\.$", printed, re.M)
+    assert len(found) == 2  # by each solver
+    assert re.search(r"^The lower loss, and the picture, is that of (the default solver|Algorithm 1)\.$", printed, re.M)
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
@@ -50,6 +52,13 @@ def test_demo_learns_the_curves_it_finds():
     assert [curve.feature for curve in curves if curve.planted] == data.support.tolist()
     assert len(solution.support) <= 10
     assert solution.loss_path[-1] < solution.loss_path[0] / 5
+
+
+def test_demo_the_default_solver_ends_lower_within_the_same_limits():
+    _, solution, _ = cli.fit_planted(2000, 100, 10, seed=0)
+    _, other, curves = cli.fit_planted(2000, 100, 10, seed=0, solver="auto")
+    assert other.loss < solution.loss and len(other.support) <= 10
+    assert sum(curve.planted and curve.found for curve in curves) >= 9
 
 
 def test_demo_error_is_the_relative_l2_error():

@@ -19,6 +19,7 @@ from models import fit, make_model, make_term
 from scipy.optimize import minimize
 
 import rbr
+from rbr.from_solution import snapped
 from rbr.losses import LOSSES, get_loss
 from rbr.model import AdditiveModel
 
@@ -100,6 +101,16 @@ def test_pieces_are_within_the_limit_and_have_one_value_each():
         assert len(term.pieces) <= 3
         for piece in term.pieces:
             assert len(np.unique(term.values[list(piece.bins)])) == 1
+
+
+def test_rounding_within_a_piece_is_taken_out():
+    """A refit multiplies by a basis, and may leave the bins of a constant piece a last bit apart."""
+    f = np.array([1.0, np.nextafter(1.0, 2), 1.0, -2.0, 0.5])
+    labels, shares = np.array([0, 0, 0, 3, 3]), np.array([0.1, 0.4, 0.1, 0.2, 0.2])
+    np.testing.assert_array_equal(snapped(f, labels, shares, None), [f[1], f[1], f[1], -2.0, 0.5])
+    both = snapped(np.column_stack([f, f]), np.column_stack([labels, np.zeros(5, int)]), shares, None)
+    np.testing.assert_array_equal(both[:, 1], f[1])
+    np.testing.assert_array_equal(both[:, 0], [f[1], f[1], f[1], -2.0, 0.5])
 
 
 def test_lines_have_two_ends():
@@ -328,8 +339,9 @@ def test_jumps_of_a_step():
     assert jump.loss_without == pytest.approx(y.var() / 2)
 
 
-def test_range_of_equally_good_places_by_brute_force():
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize("seed", range(8))
+def test_range_of_equally_good_places_by_brute_force(seed):
+    rng = np.random.default_rng(seed)
     x = rng.random(300)
     y = 0.8 * (x > 0.5) + rng.normal(size=300)
     _, B, s, model = fit(x[:, None], y, shape="constant", max_segments=2, max_bins=40, dispersion=1.0)
@@ -345,7 +357,6 @@ def test_range_of_equally_good_places_by_brute_force():
     assert losses[jump.edge] == pytest.approx(model.training_loss)
     good = np.flatnonzero(losses <= losses[jump.edge] + 2 * 1.0 / len(y))
     assert (jump.low, jump.high) == (edges[good[0]], edges[good[-1]])
-    assert len(good) > 1
 
 
 @pytest.mark.parametrize("shape", ["constant", "linear"])
