@@ -201,9 +201,9 @@ def selection(n_instances: int) -> str:
     return (
         "**The default jump cost**, nobody tells s_G: `rbr.solve(B, y)`, constant pieces, 32 bins. As asked: 9 to 12 "
         "features with all 10 true ones among them (floor 16 of 20), noise sd half the signal's; in pure noise at most "
-        "one feature (floor 18 of 20). As the paper draws its functions, the weakest of the ten often has a variance "
-        "below 1% of the noise's: at n = 1000 it explains no more than the luckiest of 90 noise features does, and no "
-        "method can tell it from them. With functions scaled to equal variance "
+        "one feature (floor 18 of 20). As the paper draws its functions, the weakest of the ten has a variance of "
+        "about 1% of the noise's: at n = 1000 it explains about as much as the luckiest of 90 noise features does, and "
+        "cannot be told from them. With functions scaled to equal variance "
         "(`make_planted(equal_strength=True)`) each can be found, and is.\n\n" + table(head, lines)
     )
 

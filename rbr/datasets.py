@@ -107,7 +107,7 @@ def make_planted(
         For classification y is 1 where the noisy signal is above its median, else 0.
     equal_strength : bool, default False
         Whether each function is scaled to have variance 1 over the rows drawn. As the paper draws them, the weakest of
-        ten functions has about 1% of the variance of noise that is half the signal's sd: no method can find it then.
+        ten functions has about 1% of the variance of noise that is half the signal's sd, and is not found.
     random_state : int, numpy.random.Generator or None
         What the draws depend on; None draws anew at every call.
 

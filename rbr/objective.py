@@ -87,9 +87,12 @@ class Objective:
         raw = self.row_sums(f, support)
         if self.offset is not None:
             raw = raw + self.offset
-        if start is None:
-            start = loss.constant_start(y, v, self.offset)
-        intercept = loss.refit_intercept(y, raw, v, start)
+        if start is not None:
+            intercept = loss.refit_intercept(y, raw, v, start)
+        else:
+            intercept = loss.constant_start(y, v, self.offset)
+            if len(support):
+                intercept = loss.refit_intercept(y, raw, v, intercept)
         return raw + intercept, intercept
 
     def _sweep(self, raw: np.ndarray, features: np.ndarray, with_loss: bool) -> tuple[float, np.ndarray]:

@@ -124,8 +124,10 @@ def test_integer_weights_are_repeated_rows(loss, jump_cost):
     repeated = np.repeat(np.arange(design.n_rows), times)
     constraints = Constraints(4, 3, jump_cost=jump_cost)
     offset = random_offset(loss, design.n_rows)
-    weighted = rbr.solve(design, y, loss=loss, constraints=constraints, sample_weight=times, offset=offset)
-    plain = rbr.solve(design[repeated], y[repeated], loss=loss, constraints=constraints, offset=offset[repeated])
+    # A class that a bin lacks has no finite optimum there, and rounding decides where the fit stops: hence the ridge.
+    problem = {"loss": loss, "constraints": constraints, "alpha": 0.01, "tol": 1e-9}
+    weighted = rbr.solve(design, y, sample_weight=times, offset=offset, **problem)
+    plain = rbr.solve(design[repeated], y[repeated], offset=offset[repeated], **problem)
     scale = np.abs(plain.f).max()
     np.testing.assert_allclose(weighted.f, plain.f, rtol=0, atol=1e-9 * max(scale, 1))
     np.testing.assert_allclose(weighted.intercept, plain.intercept, rtol=0, atol=1e-8)

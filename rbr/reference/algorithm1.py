@@ -159,7 +159,7 @@ def solve(
         if tol > 0 and change <= tol * max(size, 1e-12):
             break
     support = np.flatnonzero([f[a:b].any() for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
-    return ReferenceSolution(f, c, support, np.array(losses))
+    return ReferenceSolution(f, float(c), support, np.array(losses))
 
 
 def one_hot(codes, offsets):
