@@ -85,7 +85,6 @@ def main():
             auc[name] = roc_auc_score(y[:100_000], call(X[:100_000])[:, 1])
             many[name] = best_time(lambda call=call: call(X), options.repeats)
             one[name] = time_of_one(lambda call=call: call(X[:1]), options.repeats)
-    slowest_rbr = max(list(many)[:2], key=many.get)
     print(f"{options.rows} x {N_FEATURES} float64, {threads} thread(s), best of {options.repeats}\n")
     print("| model | AUC | all rows, ms | times rbr with lines | one row, us | times rbr with lines |")
     print("|---|---|---|---|---|---|")
@@ -95,7 +94,6 @@ def main():
             f"| {name} | {auc[name]:.4f} | {1e3 * many[name]:.1f} | {many[name] / many[reference]:.2f} "
             f"| {1e6 * one[name]:.1f} | {one[name] / one[reference]:.2f} |"
         )
-    print(f"\nThe slower rbr model: {slowest_rbr}.")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ _HOMES = {
     "AdditiveModel": "rbr.model",
     "BinnedMatrix": "rbr.design",
     "Binner": "rbr.binning",
+    "Bootstrap": "rbr.uncertainty",
     "Constraints": "rbr.constraints",
     "RBRClassifier": "rbr.estimators",
     "RBRRegressor": "rbr.estimators",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr.model import AdditiveModel as AdditiveModel
     from rbr.model_io import load as load
     from rbr.solver import solve as solve
+    from rbr.uncertainty import Bootstrap as Bootstrap
 
     __version__: str
 

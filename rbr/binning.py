@@ -10,6 +10,7 @@ object each.  Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -198,6 +199,51 @@ class Binner:
     def fit_transform(self, X: Any, sample_weight: Any = None) -> BinnedMatrix:
         """`fit`, then `transform` of the same rows."""
         return self.fit(X, sample_weight).transform(X, sample_weight)
+
+    def with_edges(self, edges: Mapping[int, Any], X: Any, sample_weight: Any = None) -> Binner:
+        """The same bins with the edges of some numeric features moved, but as many as before.
+
+        Parameters
+        ----------
+        edges : dict from column indices to increasing arrays
+        X : array, frame or sparse matrix, shape (n_rows, n_features)
+            The training table, for the mean of each moved bin.
+        sample_weight : array of float, shape (n_rows,), optional
+            As in `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr.binning import Binner
+        >>> X = np.arange(6.0)[:, None]
+        >>> moved = Binner(max_bins=2).fit(X).with_edges({0: [3.5]}, X)
+        >>> moved.edges_[0], moved.positions_
+        (array([3.5]), array([1.5, 4.5]))
+        """
+        self._check_fitted()
+        table = open_table(X)
+        table.check_columns(self.feature_names_in_, self.n_features_in_, "Binner")
+        weight = None
+        if sample_weight is not None:
+            weight = check_nonnegative(sample_weight, table.n_rows, "sample_weight")
+        moved = copy(self)
+        flat, positions = self._edges.copy(), self.positions_.copy()
+        for j, given in edges.items():
+            own = _check_edges(given, f"edges of {table.label(j)}")
+            if self.is_categorical_[j] or len(own) != len(self.edges_[j]):
+                raise ValueError(
+                    f"edges of {table.label(j)} has {len(own)} edges; there are {len(self.edges_[j])}, and moved ones "
+                    f"must be as many"
+                )
+            rows = None if weight is None else np.flatnonzero(weight)
+            used = None if weight is None else weight[rows] / weight.max()
+            values, weights = _sorted_columns(table.sample(rows), j, j + 1, used, 1)
+            _, means, n_ordered = _keep([own], values, weights)
+            flat[self._edge_offsets[j] : self._edge_offsets[j + 1]] = own
+            bins = slice(self.offsets_[j], self.offsets_[j + 1])
+            positions[bins] = means[0, np.minimum(np.arange(bins.stop - bins.start), n_ordered[0] - 1)]
+        moved._edges, moved.positions_ = _joined([flat]), _joined([positions])
+        return moved
 
     @property
     def edges_(self) -> Sequence[np.ndarray]:
@@ -653,12 +699,12 @@ def _generator(random_state: Any) -> np.random.Generator:
 def _interval_labels(edges: np.ndarray) -> list[str]:
     if len(edges) == 0:
         return ["any number"]
-    texts = _short_numbers(edges)
+    texts = short_numbers(edges)
     inner = [f"({left}, {right}]" for left, right in zip(texts[:-1], texts[1:], strict=True)]
     return [f"<= {texts[0]}", *inner, f"> {texts[-1]}"]
 
 
-def _short_numbers(numbers: np.ndarray) -> list[str]:
+def short_numbers(numbers: np.ndarray) -> list[str]:
     """Increasing numbers with so few digits that each stays within 5 % of the way to its neighbours."""
     if len(numbers) == 1:
         slack = np.abs(numbers) * 1e-6

@@ -39,13 +39,13 @@ class Certificate:
         Loss + ridge + jump cost of the solution.
     swap : tuple (Swap or None, float)
         The best swap of a used for an unused feature, and by how much it would lower the objective once refitted;
-        at most 0 if none would. One pass over the data for each used feature.
+        at most 0 if none would. A Newton step and a pass over the data for each used feature.
     shift : tuple (Shift or None, float)
         The best move of one jump between its neighbours, likewise. The five that promise most with all else held are
         refitted.
     entry : tuple (Entry or None, float)
         The unused feature that promises most, likewise, where the limit on the features leaves room for one. Tested
-        at the longest step that is safe for one table, since a shorter step is a stricter selector.
+        at one over the bound on the curvature, since a shorter step is a stricter selector.
     unrestricted : float
         Loss + ridge of the best tables without any limit, as far as a few hundred L-BFGS steps reach.
     gap : float
@@ -75,7 +75,7 @@ class Certificate:
 
     @cached_property
     def swap(self) -> tuple[Swap | None, float]:
-        return self._best(swaps(self._problem, self._point, self._labels, self._problem.natural_step))
+        return self._best(swaps(self._problem, self._point, self._labels, self._problem.entry_step))
 
     @cached_property
     def shift(self) -> tuple[Shift | None, float]:
@@ -86,7 +86,7 @@ class Certificate:
     def entry(self) -> tuple[Entry | None, float]:
         if len(self._point.support) == self._problem.constraints.max_features:
             return None, 0.0
-        return self._best(entries(self._problem, self._point, self._labels, self._problem.natural_step))
+        return self._best(entries(self._problem, self._point, self._labels, self._problem.entry_step))
 
     def _best(self, proposals):
         best = (None, 0.0)

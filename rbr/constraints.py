@@ -31,6 +31,9 @@ SEGMENTATIONS = ("exact", "greedy")
 
 _CONSTANT, _LINEAR, _MIXED, _INCREASING, _DECREASING, _LEVELS, _FREQUENCY, _FREE = range(len(SHAPES))
 
+# Pairs of bins that one call of a search compares: some tenths of a second, so that Ctrl-C is heard.
+MAX_PAIRS_PER_CALL = 10_000_000
+
 # A computed gain may exceed the computed norm by rounding; bounds are raised by this much so that skipping stays exact.
 _BOUND_MARGIN = 1e-9
 
@@ -411,12 +414,13 @@ class BoundConstraints:
         level_code_values, level_code_offsets = self.level_codes
 
         def search(tables):
+            per_call = int(max(1, MAX_PAIRS_PER_CALL // max(self.n_bins.max(initial=1), 1) ** 2))
             for c in range(n_stacks):
                 over_ranges(
                     kernels().prox_tables, len(tables), n_threads,
                     tables, centred[c], self.offsets, self.weights, self.positions, self.missing.view(np.uint8),
                     self.shapes, self.limits, price, level_code_values, level_code_offsets, self.greedy,
-                    out[c], labels[c], nets[c], codes[c],
+                    out[c], labels[c], nets[c], codes[c], per_call=per_call,
                 )  # fmt: skip
 
         def ranks(tables):

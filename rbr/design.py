@@ -26,6 +26,9 @@ WEIGHTS_KINDS = ("counts", "uniform")
 # Handing a range to another thread costs as much as some ten thousand look-ups.
 MIN_ENTRIES_PER_THREAD = 100_000
 
+# A tenth of a second or so: no call of a kernel keeps Ctrl-C waiting for long.
+MAX_ENTRIES_PER_CALL = 100_000_000
+
 
 class BinnedMatrix:
     """The one-hot matrix X of a binned table, stored as its codes.
@@ -332,7 +335,8 @@ class BinnedMatrix:
     def _deal(kernel: Callable[..., None], n_items: int, n_threads: int, n_entries: int, *args: Any) -> None:
         """Run a kernel on as many threads as asked for and as the work is worth."""
         n_threads = min(check_int(n_threads, "n_threads", 1), 1 + n_entries // MIN_ENTRIES_PER_THREAD)
-        over_ranges(kernel, n_items, n_threads, *args)
+        per_call = max(1, n_items * MAX_ENTRIES_PER_CALL // max(n_entries, 1))
+        over_ranges(kernel, n_items, n_threads, *args, per_call=per_call)
 
 
 def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight) -> np.ndarray:

@@ -8,6 +8,7 @@ Looks at: every room below it, scikit-learn.  Seen by: users.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,17 +17,20 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from rbr.bagging import bag_average
-from rbr.binning import Binner, by_index, index_of
+from rbr.bagging import Manner, bag_average, manners
+from rbr.binning import Binner, _generator, by_index, index_of
 from rbr.checks import check_choice, check_int, check_real
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
-from rbr.design import WEIGHTS_KINDS
+from rbr.design import WEIGHTS_KINDS, BinnedMatrix
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
+from rbr.parallel import resolve_n_jobs
+from rbr.refine import refine_cuts
 from rbr.solver import SOLVERS, Solution, solve
 from rbr.tables import is_frame, open_table
+from rbr.uncertainty import Bootstrap, bootstrap_of, resamples, run_all
 
 try:  # scikit-learn 1.9 brought callbacks
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -39,9 +43,8 @@ except ImportError:  # pragma: no cover - older scikit-learn
         return fit
 
 
-# "auto" bags below this many rows.
-BAGS_BELOW_ROWS = 0
-DEFAULT_BAGS = 16
+# n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py).
+DEFAULT_BAGS, BAGS_BELOW_ROWS = 16, 5000
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
@@ -109,7 +112,31 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         binner = previous[0] if previous else self._binner().fit(X, sample_weight)
         design = binner.transform(X, sample_weight).with_weights(self.weights)
         constraints = self._constraints(X, binner, *limits)
-        arguments = {
+        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
+        context = self._begin_callbacks(X, target)
+        solution = self._solve(
+            design,
+            y,
+            sample_weight,
+            offset,
+            self._solver_arguments(loss, constraints),
+            random_state=self._bag_random_state(),
+            warm_start=warm,
+            callback=self._iteration_callback(context),
+        )
+        if self.refine_cuts and not self._n_bags(design.n_rows):
+            binner, solution = refine_cuts(X, binner, solution, constraints, sample_weight=sample_weight, tol=self.tol)
+            design = solution._problem.objective.design
+        model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
+        self._keep(model, solution, binner)
+        if context is not None:
+            fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
+            context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
+        return self
+
+    def _solver_arguments(self, loss, constraints: Constraints) -> dict[str, Any]:
+        """What every fit of this estimator's tables shares, on whatever rows."""
+        return {
             "loss": loss,
             "constraints": constraints,
             "alpha": self.alpha,
@@ -120,34 +147,30 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             "verbose": self.verbose,
             "n_jobs": self.n_jobs,
         }
-        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
-        context = self._begin_callbacks(X, target)
-        solution = solve(
+
+    def _solve(
+        self, design: BinnedMatrix, y, sample_weight, offset, arguments: dict[str, Any], *, random_state, **start
+    ) -> Solution:
+        """The tables of one fit, bags included."""
+        solution = solve(design, y, sample_weight=sample_weight, offset=offset, **start, **arguments)
+        n_bags, constraints = self._n_bags(design.n_rows), arguments["constraints"]
+        if not n_bags:
+            return solution
+        if self.jump_cost == "default":
+            ways = manners(constraints, design, self.alpha)
+        else:
+            ways = [Manner("as asked", constraints, self.alpha)]
+        return bag_average(
             design,
             y,
+            solution,
+            ways,
+            n_bags=n_bags,
+            random_state=random_state,
             sample_weight=sample_weight,
             offset=offset,
-            warm_start=warm,
-            callback=self._iteration_callback(context),
             **arguments,
         )
-        if self._n_bags(design.n_rows):
-            solution = bag_average(
-                design,
-                y,
-                solution,
-                n_bags=self._n_bags(design.n_rows),
-                random_state=self._bag_random_state(),
-                sample_weight=sample_weight,
-                offset=offset,
-                **arguments,
-            )
-        model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
-        self._keep(model, solution, binner)
-        if context is not None:
-            fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
-            context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
-        return self
 
     def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
         self.model_ = model
@@ -191,6 +214,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         if self.n_bags != "auto":
             check_int(self.n_bags, "n_bags", 0)
         check_real(self.alpha, "alpha", 0.0)
+        if not isinstance(self.refine_cuts, (bool, np.bool_)):
+            raise ValueError(f"refine_cuts is {self.refine_cuts!r}; it must be True or False")
         check_choice(self.solver, "solver", SOLVERS)
         if self.step_size != "auto":
             check_real(self.step_size, "step_size", 0.0, strict=True)
@@ -365,17 +390,97 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         X = self._check_X(X)
         return self.model_.explain(X)
 
+    def bootstrap(
+        self, X, y, n=100, *, sample_weight=None, offset=None, random_state=None, n_jobs=None, verbose=None
+    ) -> Bootstrap:
+        """How sure the model is: refits on bootstrap resamples of the training rows, with the bins of the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            The training data, as they were given to `fit`. Whole weights mean repeated rows.
+        n : int, default 100
+            Resamples.
+        random_state : int, Generator, RandomState or None
+            None takes that of the estimator, and if that is None too a fixed seed.
+        n_jobs : int or None
+            Refits at a time, in threads; the result does not depend on it. None takes the n_jobs of the estimator.
+        verbose : int, optional
+            1 prints the progress. By default that of the estimator.
+
+        Returns
+        -------
+        Bootstrap
+            Bands for every term of the model and selection frequencies for every column; ``plot(bands=...)`` draws
+            them. It tells what they mean, and what they leave out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr import RBRRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 6))
+        >>> y = 2 * np.sign(X[:, 4]) + rng.normal(size=300)
+        >>> m = RBRRegressor(max_features=1).fit(X, y)
+        >>> boot = m.bootstrap(X, y, n=10)
+        >>> boot
+        Bootstrap(10 refits, bands of 1 term, 1 of 6 features in at least half of the refits)
+        >>> boot.frequencies
+        array([0., 0., 0., 0., 1., 0.])
+        >>> low, high = boot.band("x4")
+        >>> bool((low <= high).all())
+        True
+        """
+        check_is_fitted(self, "model_")
+        check_int(n, "n", 1)
+        X = self._check_X(X)
+        y, classes = self._target_again(y, X)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        by_class = self._weigh_classes(None, y, classes)
+        binner = self._solution_tables[0]
+        design = binner.transform(X, sample_weight).with_weights(self.weights)
+        arguments = self._solver_arguments(self.model_.loss, self._constraints(X, binner, *self._limits()))
+        arguments |= {"dispersion": self.dispersion_, "verbose": 0, "n_jobs": 1}
+        rng = _generator(self.random_state if random_state is None else random_state)
+        stop = threading.Event()
+
+        def refit(number, draw):
+            weight = draw() if by_class is None else draw() * by_class
+            # A generator that threads shared would give each what the others left.
+            options = {"random_state": number, "callback": lambda _: stop.is_set()}
+            solution = self._solve(design, y, weight, offset, arguments, **options)
+            return solution.f, solution.support
+
+        draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None)
+        found = run_all(
+            [functools.partial(refit, number, draw) for number, draw in enumerate(draws)],
+            min(n, resolve_n_jobs(self.n_jobs if n_jobs is None else n_jobs)),
+            stop,
+            self.verbose if verbose is None else verbose,
+        )
+        return bootstrap_of(self.model_, design.offsets, found)
+
+    def _target_again(self, y, X):
+        """(y as the solver takes it, classes), for the y of an earlier fit."""
+        y = column_or_1d(y, warn=True)
+        n_rows = X.shape[0]
+        if len(y) != n_rows:
+            raise ValueError(f"y has length {len(y)}, but X has {n_rows} rows; they must agree")
+        y, _, classes = self._target(y)
+        if classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"y has the classes {classes.tolist()}; the model was fitted to {self.classes_.tolist()}")
+        return y, classes
+
     def save(self, path) -> None:
         """Write the model to a JSON file, which `rbr.load` reads; the same as ``model_.save(path)``."""
         check_is_fitted(self, "model_")
         self.model_.save(path)
 
-    def plot(self, **options):
-        """Draw the terms of the model, one panel each; see `rbr.plotting.plot_model`."""
-        from rbr.plotting import plot_model
-
+    def plot(self, terms=None, **options):
+        """Draw the terms of the model, one panel each, and return the Axes; see `rbr.plotting.plot_model`."""
         check_is_fitted(self, "model_")
-        return plot_model(self.model_, **options)
+        return self.model_.plot(terms, **options)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -431,6 +536,7 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
         weights="counts",
         position="rank",
         segmentation="exact",
+        refine_cuts=False,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -456,6 +562,7 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
         self.weights = weights
         self.position = position
         self.segmentation = segmentation
+        self.refine_cuts = refine_cuts
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -535,6 +642,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         weights="counts",
         position="rank",
         segmentation="exact",
+        refine_cuts=False,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -560,6 +668,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         self.weights = weights
         self.position = position
         self.segmentation = segmentation
+        self.refine_cuts = refine_cuts
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -645,7 +754,8 @@ _PARAMETERS = """max_features : int or None
         "constant", "linear", "mixed" (each piece constant or a line, whichever pays), "increasing", "decreasing",
         "levels" (categories fused into groups; their default), "frequency" or "free".
     jump_cost : float or "default"
-        kappa, the price of features and pieces. 0 is the paper: then give max_features, or all features are used.
+        kappa, the price of features and pieces. 0 is the paper: then give max_features, or all features are used. The
+        default is 0.5, and with bags what does best out of bag.
     binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
     categorical_features : "from_dtype", list of names or indices, mask or None
         "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
@@ -657,8 +767,9 @@ _PARAMETERS = """max_features : int or None
     alpha : float
         Ridge penalty on the tables.
     n_bags : int or "auto"
-        Average the tables of so many fits on subsamples and project the average back; 0 is a single fit.
-        "auto" decides by the number of rows.
+        Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
+        single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
+        "auto" is 16 below 5,000 rows and 0 from there on.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.
@@ -667,6 +778,9 @@ _PARAMETERS = """max_features : int or None
     position : {"rank", "index", "value"}
         Where a bin stands when a line is drawn.
     segmentation : {"exact", "greedy"}
+    refine_cuts : bool
+        After the fit, move each jump between constant pieces from the edge of its bin to the place between data values
+        where the training loss is least. Not done for bags, whose jumps are averages already.
     n_jobs : int or None
         Threads; the result does not depend on their number.
     random_state : int, Generator, RandomState or None

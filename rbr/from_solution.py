@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 _LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
 
 
-def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution) -> tuple[Term, ...]:
+def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: bool) -> tuple[Term, ...]:
     """The terms of the used features, by column."""
     problem = solution._problem
-    if problem is None:
-        n_total, shapes = float(design.n_rows), None
-        facts, drops = {}, {}
-    else:
+    n_total, shapes = float(design.n_rows), None
+    facts: dict = {}
+    drops: dict = {}
+    if problem is not None:
         # Of the rows that count, with the weights that they count with.
         design, n_total = problem.objective.design, problem.objective.n_total
         shapes = problem.constraints.shapes
+    if problem is not None and measure:
         facts, drops = jump_facts(solution), loss_drops(solution)
     shares = design.with_weights("counts").weights
     terms = []
@@ -58,7 +59,8 @@ def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution) -> tuple[
                 labels=labels,
                 grouped=shape == _LEVELS,
                 loss_drop=drops.get(j, np.nan),
-                jump_facts=facts.get(j, np.empty((0, 5))),
+                # The pieces of ordered categories have boundaries too, but no edges that could be named.
+                jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
             )
         )
     return tuple(terms)

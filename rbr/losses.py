@@ -87,6 +87,11 @@ def _add_in_order(terms: list[float]) -> float:
         return float(sum(terms))
 
 
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """a @ b over all rows, block by block: one order, and no threads of BLAS that spin for longer than they add."""
+    return _add_in_order([float(a[rows] @ b[rows]) for rows in _blocks(a.shape[0])])
+
+
 def weighted_quantile(values: np.ndarray, v: np.ndarray, level: float) -> float:
     """The smallest value at which the cumulated share of the weights reaches the level.
 
@@ -112,7 +117,7 @@ def robust_scale(y: np.ndarray, v: np.ndarray) -> float:
     rounding = 1e-13 * abs(median)
     scale = 1.4826 * weighted_quantile(distance, v, 0.5)
     if scale <= rounding:
-        scale = 1.2533 * float(v @ distance) / float(v.sum())
+        scale = 1.2533 * _dot(v, distance) / float(v.sum())
     return max(scale, 1e-100) if scale > rounding else 1.0
 
 
@@ -413,7 +418,7 @@ class SquaredError(_IdentityLink):
         return self.refit_intercept(y, z, v, rough)
 
     def dispersion(self, y, z, v, n, df=1.0):
-        return float(v @ (y - z) ** 2) * n / max(n - df, 1.0)
+        return _dot(v, (y - z) ** 2) * n / max(n - df, 1.0)
 
 
 @dataclass(frozen=True)
@@ -512,8 +517,8 @@ class Huber(_Clipped):
     def dispersion(self, y, z, v, n, df=1.0):
         """sum v clip(y - z, -delta, delta)^2 over the share of rows within delta (at least one row's)."""
         error = y - z
-        inside = max(float(v @ (np.abs(error) <= self._zone())), 1.0 / n)
-        return float(v @ self.residual(y, z) ** 2) / inside * n / max(n - df, 1.0)
+        inside = max(_dot(v, np.abs(error) <= self._zone()), 1.0 / n)
+        return _dot(v, self.residual(y, z) ** 2) / inside * n / max(n - df, 1.0)
 
 
 @dataclass(frozen=True)
@@ -605,8 +610,8 @@ class Quantile(_Clipped):
         """
         error = y - z
         window = max(self._zone(), 1.06 * robust_scale(error, v) * n**-0.2)
-        density = max(float(v @ (np.abs(error) <= window)), 1.0 / n) / (2 * window)
-        return float(v @ self.residual(y, z) ** 2) / density * n / max(n - df, 1.0)
+        density = max(_dot(v, np.abs(error) <= window), 1.0 / n) / (2 * window)
+        return _dot(v, self.residual(y, z) ** 2) / density * n / max(n - df, 1.0)
 
 
 # Classes --------------------------------------------------------------------------------------------------
@@ -683,7 +688,7 @@ class LogLoss(Loss):
         return _root_of_decreasing(step_at, float(start), reach=16.0, tolerance=1e-7, limit=LARGEST_INTERCEPT)
 
     def constant_start(self, y, v, offset=None):
-        ones, zeros = float(y @ v), float((1.0 - y) @ v)
+        ones, zeros = _dot(y, v), _dot(1.0 - y, v)
         if ones == 0 or zeros == 0:
             return LARGEST_INTERCEPT if zeros == 0 else -LARGEST_INTERCEPT
         start = math.log(ones) - math.log(zeros)
@@ -937,7 +942,7 @@ class _LogLink(Loss):
         return float(np.clip(up - down, -LARGEST_INTERCEPT, LARGEST_INTERCEPT))
 
     def constant_start(self, y, v, offset=None):
-        mean = float(y @ v) / float(v.sum())
+        mean = _dot(y, v) / float(v.sum())
         start = math.log(mean) if mean > 0 else -LARGEST_INTERCEPT
         return start if offset is None else self.refit_intercept(y, offset, v, start)
 
@@ -945,7 +950,7 @@ class _LogLink(Loss):
         """The Pearson statistic sum v (y - mu)^2 / mu^power, mu = exp(z), over its degrees of freedom."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             up, down = self._terms(y, z)
-            return float(v @ ((up - down) ** 2 / down)) * n / max(n - df, 1.0)
+            return _dot(v, (up - down) ** 2 / down) * n / max(n - df, 1.0)
 
 
 @dataclass(frozen=True)

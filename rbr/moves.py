@@ -48,16 +48,17 @@ class Shift:
 class Proposal:
     """Tables and pieces to refit, and the change that made them."""
 
-    change: Swap | Entry | Shift | tuple[Shift, ...]
+    change: Swap | Entry | Shift | tuple[Shift, ...] | None
     f: np.ndarray
     support: np.ndarray
     labels: np.ndarray
 
 
 def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
-    """For each used feature, the least important first: without it, the feature that explains most in its place.
+    """For each used feature, the least important first: the other feature that explains most in its place.
 
-    One pass over all columns for each; nothing is proposed where the feature itself is the best.
+    The others are refitted without it first, so that what it alone explained is there to be explained. A Newton step
+    and one pass over all columns for each.
     """
     constraints = problem.constraints
     squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
@@ -65,13 +66,13 @@ def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Pr
     for out in point.support[np.argsort(importance, kind="stable")]:
         if constraints.forced[out]:
             continue
-        kept = point.support[point.support != out]
         f, pieces = point.f.copy(), labels.copy()
         bins = slice(constraints.offsets[out], constraints.offsets[out + 1])
         f[bins], pieces[bins] = 0.0, -1
-        without = problem.objective.point(f, kept, point.intercept)
-        found = _best_to_enter(problem, without, pieces, step)
-        if found is not None and found[0] != out:
+        removal = Proposal(None, f, point.support[point.support != out], pieces)
+        without, pieces, _ = problem.improve(removal, point.intercept, step=step, n_newton=1, tol=0.0)
+        found = _best_to_enter(problem, without, pieces, step, but_not=out)
+        if found is not None:
             yield Proposal(Swap(int(out), found[0]), *found[1:])
 
 
@@ -82,12 +83,12 @@ def entries(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[
         yield Proposal(Entry(found[0]), *found[1:])
 
 
-def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float):
+def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_not: int | None = None):
     """(feature, tables, support, pieces) with the unused feature whose table a step from zero makes worth most."""
     constraints = problem.constraints
     entering = -step * problem.objective.gradient(point)
-    for used in point.support:
-        entering[constraints.offsets[used] : constraints.offsets[used + 1]] = 0.0
+    for j in point.support if but_not is None else (*point.support, but_not):
+        entering[constraints.offsets[j] : constraints.offsets[j + 1]] = 0.0
     found = problem.prox(entering, step, constraints.with_max_features(1))
     if not len(found.support):
         return None

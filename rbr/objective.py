@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rbr._backend import kernels
-from rbr.design import BinnedMatrix
+from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.parallel import over_ranges
 
 # A block's residuals and codes of one feature stay in the second-level cache.
@@ -113,6 +113,7 @@ class Objective:
                     len(features),
                     n_threads,
                     *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
+                    per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
                 )
         gradient = np.divide(-sums, design.weights, out=np.zeros_like(sums), where=design.weights > 0)
         return float(sum(block_losses)), gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
@@ -155,21 +156,35 @@ class Objective:
         groups : int per bin of the design: its group within its table, or the number of groups for none
         n_groups : number of groups of each given feature
         """
-        design = self.design
         offsets = np.concatenate([[0], np.cumsum(n_groups)])
+        return self.gram_of(self.grouped_codes(features, groups, n_groups), offsets, row_weights), offsets
+
+    def grouped_codes(self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray) -> np.ndarray:
+        """The codes of some features after their bins were merged into groups; see `grouped_gram`."""
+        design = self.design
         dtype = np.uint8 if n_groups.max(initial=0) <= 255 else np.uint16
         codes = np.empty((len(features), design.n_rows), dtype=dtype)
         for row, j, n in zip(codes, features, n_groups, strict=True):
             table = np.append(groups[design.offsets[j] : design.offsets[j + 1]], n).astype(dtype)
             np.take(table, design.codes[j], out=row, mode="clip")
+        self.n_columns_read += len(features)
+        return codes
+
+    def gram_of(self, codes: np.ndarray, offsets: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+        """The weighted cross-tabulation of given codes."""
+        n_features, n_rows = codes.shape
         out = np.empty((offsets[-1], offsets[-1]))
-        n_pairs = len(features) * (len(features) + 1) // 2
-        self.n_columns_read += len(features) + n_pairs
-        n_threads = self.n_threads if n_pairs * design.n_rows >= 200_000 else 1
+        n_pairs = n_features * (n_features + 1) // 2
+        self.n_columns_read += n_pairs
+        n_threads = self.n_threads if n_pairs * n_rows >= 200_000 else 1
         over_ranges(
-            kernels().gram, n_pairs, n_threads, codes, offsets, np.arange(len(features)), row_weights, offsets, out
+            kernels().gram,
+            n_pairs,
+            n_threads,
+            *(codes, offsets, np.arange(n_features), row_weights, offsets, out),
+            per_call=max(1, MAX_ENTRIES_PER_CALL // n_rows),
         )
-        return out, offsets
+        return out
 
     def _blocks(self):
         n_rows = len(self.y)

@@ -34,13 +34,22 @@ def _pool_of(n_threads: int) -> ThreadPoolExecutor:
     return _pool
 
 
-def over_ranges(kernel: Callable[..., None], n_items: int, n_threads: int, *args: Any) -> None:
-    """Call kernel(*args, first, last) on at most n_threads ranges that together cover range(n_items).
+def over_ranges(
+    kernel: Callable[..., None], n_items: int, n_threads: int, *args: Any, per_call: int | None = None
+) -> None:
+    """Call kernel(*args, first, last) on ranges that together cover range(n_items), n_threads of them at a time.
 
-    The caller's thread takes the first range itself, so one thread means one plain call.
+    The caller's thread takes the first range itself, so one thread means one plain call. With `per_call` no range is
+    longer than that, so that a long computation comes up for air and Ctrl-C is heard.
     """
-    n_ranges = max(1, min(n_threads, n_items))
-    cuts = [n_items * i // n_ranges for i in range(n_ranges + 1)]
+    at_once = max(n_items, 1) if per_call is None else per_call * n_threads
+    for first in range(0, max(n_items, 1), at_once):
+        _deal(kernel, first, min(first + at_once, n_items), n_threads, args)
+
+
+def _deal(kernel: Callable[..., None], start: int, stop: int, n_threads: int, args: tuple) -> None:
+    n_ranges = max(1, min(n_threads, stop - start))
+    cuts = [start + (stop - start) * i // n_ranges for i in range(n_ranges + 1)]
     if n_ranges == 1:
         kernel(*args, cuts[0], cuts[1])
         return

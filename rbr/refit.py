@@ -11,6 +11,7 @@ Looks at: rbr.objective, rbr.constraints.  Seen by: rbr.solver.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -51,52 +52,62 @@ class TableBasis:
 
 def piece_basis(labels, weights, positions, shape: int, has_missing: bool) -> TableBasis:
     """The basis of the tables with given pieces; see `rbr.reference.projections.prox_table` for the labels."""
-    n_bins, n_ordered = len(labels), len(labels) - bool(has_missing)
     if shape == _FREQUENCY:
-        columns = _cosines(np.flatnonzero(labels[:n_ordered] >= 0), n_ordered, n_bins)
-        if has_missing:
-            columns.append(np.eye(n_bins)[-1])
-        groups = np.arange(n_bins)
+        spanning, groups = _cosines(labels, has_missing), np.arange(len(labels))
+        n_groups = len(labels)
     else:
-        columns, groups, n_groups = [], np.empty(n_bins, dtype=np.int64), 0
-        for label in np.unique(labels[labels >= 0]):
-            inside = labels == label
-            columns.append(inside.astype(np.float64))
-            if label % 2:
-                live = inside & (weights > 0)
-                if np.ptp(positions[live]) > 0:
-                    center = weights[live] @ positions[live] / weights[live].sum()
-                    columns.append(np.where(inside, positions - center, 0.0))
-                groups[inside] = n_groups + np.arange(inside.sum())
-                n_groups += int(inside.sum())
-            else:
-                groups[inside] = n_groups
-                n_groups += 1
-        groups[labels < 0] = n_groups
-    spanning = np.stack(columns, axis=1)
+        spanning, groups, n_groups = _indicators_and_lines(labels, weights, positions)
     norms = np.sqrt(weights @ spanning**2)
     orthonormal = (spanning / np.where(norms > 0, norms, 1.0))[:, norms > 0]
-    basis = orthonormal @ _complement(weights @ orthonormal)
-    by_group = np.zeros((int(groups.max()) + 1, basis.shape[1]))
+    basis = _of_mean_zero(orthonormal, weights @ orthonormal)
+    by_group = np.zeros((n_groups + 1, basis.shape[1]))
     by_group[groups] = basis
-    return TableBasis(basis, groups, by_group[: len(by_group) - bool((labels < 0).any() and shape != _FREQUENCY)])
+    return TableBasis(basis, groups, by_group[:n_groups])
 
 
-def _cosines(frequencies, n_ordered: int, n_bins: int) -> list[np.ndarray]:
+def _cosines(labels, has_missing: bool) -> np.ndarray:
+    """A column for each frequency in use, and one for the missing bin."""
+    n_bins, n_ordered = len(labels), len(labels) - bool(has_missing)
     angles = np.pi * (np.arange(n_ordered) + 0.5) / n_ordered
-    return [np.append(np.cos(k * angles), np.zeros(n_bins - n_ordered)) for k in frequencies]
+    frequencies = np.flatnonzero(labels[:n_ordered] >= 0)
+    columns = np.zeros((n_bins, len(frequencies) + bool(has_missing)))
+    columns[:n_ordered, : len(frequencies)] = np.cos(angles[:, None] * frequencies)
+    columns[n_ordered:, len(frequencies) :] = 1.0
+    return columns
 
 
-def _complement(means: np.ndarray) -> np.ndarray:
-    """Orthonormal columns that span the coordinates of mean zero: all but the first column of a Householder map.
+def _indicators_and_lines(labels, weights, positions) -> tuple[np.ndarray, np.ndarray, int]:
+    """(columns, groups, n_groups): the indicator of each piece, then of each line its centred positions."""
+    covered = np.flatnonzero(labels >= 0)
+    pieces, piece_of = np.unique(labels[covered], return_inverse=True)
+    is_line = pieces % 2 == 1
+    sizes = np.where(is_line, np.bincount(piece_of, minlength=len(pieces)), 1)
+    first_group = np.cumsum(sizes) - sizes
+    n_groups = int(sizes.sum())
+    groups = np.full(len(labels), n_groups)
+    groups[covered] = first_group[piece_of]
+    columns = np.zeros((len(labels), len(pieces) + int(is_line.sum())))
+    columns[covered, piece_of] = 1.0
+    for column, piece in enumerate(np.flatnonzero(is_line), start=len(pieces)):
+        inside = covered[piece_of == piece]
+        groups[inside] += np.arange(len(inside))
+        live = inside[weights[inside] > 0]
+        if np.ptp(positions[live]) > 0:
+            center = weights[live] @ positions[live] / weights[live].sum()
+            columns[inside, column] = positions[inside] - center
+    return columns, groups, n_groups
 
-    The constant table lies in the space, so `means`, its coordinates, has norm 1.
+
+def _of_mean_zero(orthonormal: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span the tables of mean zero: a Householder map of the given ones, without the first.
+
+    The constant table lies in their space, so `means`, its coordinates, has norm 1.
     """
     axis = means.copy()
     axis[0] += np.copysign(np.linalg.norm(means), means[0])
     scale = axis @ axis
-    reflection = np.eye(len(means)) - (2.0 / scale if scale else 0.0) * np.outer(axis, axis)
-    return reflection[:, 1:]
+    reflected = np.outer(orthonormal @ axis, axis[1:])
+    return orthonormal[:, 1:] - (2.0 / scale if scale else 0.0) * reflected
 
 
 def refit(
@@ -120,8 +131,10 @@ def refit(
     if not len(point.support):
         return point, labels
     value = point.loss + ridge(point.f, constraints.weights, alpha)
+    space = _Space(objective, constraints, point.support, labels)
     for _ in range(max_newton):
-        space = _Space(objective, constraints, point, labels)
+        if not np.array_equal(space.labels, labels):  # monotone pieces were merged
+            space = _Space(objective, constraints, point.support, labels)
         gradient = space.coordinates(objective.gradient(point, point.support)) + alpha * space.coordinates(point.f)
         if step * np.linalg.norm(gradient) <= tol * norm(point.f, constraints.weights):
             break
@@ -138,7 +151,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
     Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss serves.
     """
     for majorize in (False, True):
-        move = space.newton_move(gradient, alpha, majorize)
+        move = space.newton_move(point, gradient, alpha, majorize)
         if move is None:
             return None
         objective.n_newton_steps += 1
@@ -156,7 +169,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
     """||f||_w over all tables and classes."""
-    return float(np.sqrt((weights @ f**2).sum()))
+    return float(np.sqrt(np.sum(weights * (f**2).T)))
 
 
 def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
@@ -164,35 +177,37 @@ def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
     return 0.5 * alpha * norm(f, weights) ** 2 if alpha else 0.0
 
 
+class _Table(NamedTuple):
+    """A table of one class in a space: its feature, basis, bins, and where its coordinates stand in the class's."""
+
+    feature: int
+    basis: TableBasis
+    bins: slice
+    where: slice
+
+
 class _Space:
     """The coordinates of all tables whose pieces are given, class by class."""
 
-    def __init__(self, objective: Objective, constraints: BoundConstraints, point: Point, labels: np.ndarray):
-        self.objective, self.point = objective, point
+    def __init__(self, objective: Objective, constraints: BoundConstraints, support: np.ndarray, labels: np.ndarray):
+        self.objective, self.labels = objective, labels
         self.offsets, self.weights = constraints.offsets, constraints.weights
-        self.support, self.n_classes = point.support, objective.n_outputs
+        self.support, self.n_classes = support, objective.n_outputs
         by_class = labels[:, None] if labels.ndim == 1 else labels
-        self.bases: list[list[TableBasis | None]] = []
+        self.classes: list[list[_Table]] = []
         for c in range(self.n_classes):
-            self.bases.append([])
+            tables, first = [], 0
             for j in self.support:
-                table = slice(self.offsets[j], self.offsets[j + 1])
-                used = (by_class[table, c] >= 0).any()
-                args = by_class[table, c], self.weights[table], constraints.positions[table]
-                basis = piece_basis(*args, constraints.shapes[j], constraints.missing[j]) if used else None
-                self.bases[-1].append(basis)
-
-    def _tables(self, c: int):
-        """(basis, its bins, its coordinates) of each table of a class that has pieces."""
-        first = 0
-        for j, basis in zip(self.support, self.bases[c], strict=True):
-            if basis is not None:
-                size = basis.basis.shape[1]
-                yield j, basis, slice(self.offsets[j], self.offsets[j + 1]), slice(first, first + size)
-                first += size
-
-    def _sizes(self) -> list[int]:
-        return [sum(b.basis.shape[1] for b in bases if b is not None) for bases in self.bases]
+                bins = slice(self.offsets[j], self.offsets[j + 1])
+                if (by_class[bins, c] >= 0).any():
+                    args = by_class[bins, c], self.weights[bins], constraints.positions[bins]
+                    basis = piece_basis(*args, constraints.shapes[j], constraints.missing[j])
+                    size = basis.basis.shape[1]
+                    tables.append(_Table(int(j), basis, bins, slice(first, first + size)))
+                    first += size
+            self.classes.append(tables)
+        self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
+        self._merged: dict[int, tuple] = {}
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
@@ -201,39 +216,37 @@ class _Space:
     def _of_bins(self, sums: np.ndarray) -> np.ndarray:
         """basis.T @ sums, all classes in one vector."""
         columns = sums[:, None] if sums.ndim == 1 else sums
-        parts = [b.basis.T @ columns[bins, c] for c in range(self.n_classes) for _, b, bins, _ in self._tables(c)]
+        parts = [t.basis.basis.T @ columns[t.bins, c] for c in range(self.n_classes) for t in self.classes[c]]
         return np.concatenate([np.zeros(0), *parts])
 
     def tables(self, coordinates: np.ndarray) -> np.ndarray:
         """The tables with given coordinates."""
         out = self.objective.zero_tables()
         columns = out[:, None] if out.ndim == 1 else out
-        starts = np.concatenate([[0], np.cumsum(self._sizes())])
-        for c in range(self.n_classes):
-            mine = coordinates[starts[c] : starts[c + 1]]
-            for _, b, bins, where in self._tables(c):
-                columns[bins, c] = b.basis @ mine[where]
+        for c, tables in enumerate(self.classes):
+            mine = coordinates[self.starts[c] : self.starts[c + 1]]
+            for t in tables:
+                columns[t.bins, c] = t.basis.basis @ mine[t.where]
         return out
 
-    def newton_move(self, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
+    def newton_move(self, point: Point, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
         """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
-        curvature = self.objective.curvature(self.point, majorize)
+        curvature = self.objective.curvature(point, majorize)
         if curvature is None:
             return None
         columns = curvature[:, None] if curvature.ndim == 1 else curvature
-        starts = np.concatenate([[0], np.cumsum(self._sizes())])
+        starts = self.starts
         inverses, is_exact = [], self.n_classes == 1
-        for c in range(self.n_classes):
-            tables, of_class = list(self._tables(c)), np.ascontiguousarray(columns[:, c])
-            n_groups = np.array([len(b.group_basis) for _, b, _, _ in tables], dtype=np.int64)
+        for c, tables in enumerate(self.classes):
+            of_class = np.ascontiguousarray(columns[:, c])
             n_unknowns = starts[c + 1] - starts[c]
             is_small = (
                 len(tables) <= MAX_DENSE_FEATURES
-                and n_groups.sum() <= MAX_DENSE_GROUPS
+                and sum(len(t.basis.group_basis) for t in tables) <= MAX_DENSE_GROUPS
                 and n_unknowns <= MAX_DENSE_UNKNOWNS
             )
             invert = self._invert_by_cholesky if is_small else self._invert_blocks
-            inverses.append(invert(tables, n_groups, of_class, alpha) if n_unknowns else lambda r: r)
+            inverses.append(invert(c, of_class, alpha) if n_unknowns else lambda r: r)
             is_exact = is_exact and is_small
 
         def apply_inverses(r):
@@ -241,7 +254,7 @@ class _Space:
 
         if is_exact:
             return self.tables(-apply_inverses(gradient))
-        hessian_of_rows = self.objective.hessian(self.point, curvature, majorize)
+        hessian_of_rows = self.objective.hessian(point, curvature, majorize)
 
         def hessian_times(a):
             sums = self.objective.bin_sums(
@@ -252,14 +265,24 @@ class _Space:
         found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
         return self.tables(-found)
 
-    def _invert_by_cholesky(self, tables, n_groups, curvature, alpha):
+    def _merged_columns(self, c: int):
+        """(codes, offsets, basis) of the columns of a class with the bins of each piece merged; kept between steps."""
+        if c not in self._merged:
+            tables = self.classes[c]
+            bases = [t.basis.group_basis for t in tables]
+            n_groups = np.array([len(basis) for basis in bases], dtype=np.int64)
+            groups = np.zeros(self.offsets[-1], dtype=np.int64)
+            for t in tables:
+                groups[t.bins] = t.basis.groups
+            features = np.array([t.feature for t in tables])
+            codes = self.objective.grouped_codes(features, groups, n_groups)
+            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), block_diag(bases, format="csr")
+        return self._merged[c]
+
+    def _invert_by_cholesky(self, c: int, curvature, alpha):
         """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
-        features = np.array([j for j, *_ in tables])
-        groups = np.zeros(self.offsets[-1], dtype=np.int64)
-        for _, b, bins, _ in tables:
-            groups[bins] = b.groups
-        gram, _ = self.objective.grouped_gram(features, groups, n_groups, curvature)
-        wide = block_diag([b.group_basis for _, b, _, _ in tables], format="csr")
+        codes, offsets, wide = self._merged_columns(c)
+        gram = self.objective.gram_of(codes, offsets, curvature)
         hessian = wide.T @ (wide.T @ gram).T  # the cross-tabulation is symmetric
         total = curvature.sum()
         if total > 0:
@@ -275,18 +298,19 @@ class _Space:
                 hessian[np.diag_indices_from(hessian)] += 9 * floor
                 floor *= 10
 
-    def _invert_blocks(self, tables, n_groups, curvature, alpha):
+    def _invert_blocks(self, c: int, curvature, alpha):
         """r -> B^-1 r, B the tables' own blocks of the Hessian of one class (bins are disjoint: one pass gives all)."""
-        by_bin = self.objective.bin_sums(curvature, np.array([j for j, *_ in tables]))
+        tables = self.classes[c]
+        by_bin = self.objective.bin_sums(curvature, np.array([t.feature for t in tables]))
         blocks = []
-        for _, b, bins, _ in tables:
-            block = b.basis.T @ (by_bin[bins, None] * b.basis)
+        for t in tables:
+            block = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
             block[np.diag_indices_from(block)] += alpha + 1e-10 * max(np.trace(block) / max(len(block), 1), 1e-300)
             blocks.append(cho_factor(block, lower=True) if len(block) else None)
 
         def apply(r):
             pairs = zip(blocks, tables, strict=True)
-            return np.concatenate([cho_solve(k, r[where]) if k is not None else r[where] for k, (*_, where) in pairs])
+            return np.concatenate([cho_solve(k, r[t.where]) if k is not None else r[t.where] for k, t in pairs])
 
         return apply
 

@@ -116,7 +116,7 @@ def _padded(steps: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]):
 def _deal(n_jobs: int | None, n_terms: int, arrays: tuple) -> None:
     n_rows = len(arrays[0])
     n_threads = 1
-    if n_rows * n_terms >= 2 * MIN_ENTRIES_PER_THREAD:
+    if n_jobs is not None or n_rows * n_terms >= 2 * MIN_ENTRIES_PER_THREAD:
         n_threads = max(1, min(resolve_n_jobs(n_jobs), n_rows * n_terms // MIN_ENTRIES_PER_THREAD))
     over_ranges(kernels().score, n_rows, n_threads, *arrays)
 

@@ -36,8 +36,8 @@ from rbr.refit import norm, refit, ridge, settle_empty_levels
 SOLVERS = ("auto", "algorithm1")
 KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 
-# A proposal must lower the objective by this part of its first value to be accepted: more than rounding, and so much that
-# separable classes, whose loss falls for ever, come to an end.
+# New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and so much
+# that separable classes, whose loss falls for ever, come to an end.
 DESCENT = 1e-10
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
@@ -144,20 +144,29 @@ class Problem:
         return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
 
     @cached_property
-    def natural_step(self) -> float:
-        """The longest step that is safe for one table alone: 1 / (curvature bound * stretch of the geometry).
+    def entry_step(self) -> float:
+        """The step at which features are tested one by one: 1 / curvature bound.
 
-        With `counts` weights a block X_j is an isometry and the stretch is 1. A loss without a bound lends its mean
-        curvature at the constant model.
+        A loss without a bound lends its mean curvature at the constant model.
         """
-        objective, weights = self.objective, self.constraints.weights
+        objective = self.objective
         bound = objective.loss.curvature_bound()
         if bound is None:
             constant = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
             bound = float(objective.curvature(constant).sum(axis=0).max())
-        shares = objective.design.with_weights("counts").weights
+        return 1.0 / max(bound, 1e-300)
+
+    @cached_property
+    def natural_step(self) -> float:
+        """The longest step that is safe for one table alone: 1 / (curvature bound * stretch of the geometry).
+
+        With `counts` weights a block X_j is an isometry and the stretch is 1; with `uniform` ones it is the largest
+        share of a bin over its weight.
+        """
+        weights = self.constraints.weights
+        shares = self.objective.design.with_weights("counts").weights
         stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
-        return 1.0 / max(bound * float(stretch), 1e-300)
+        return self.entry_step / float(stretch)
 
     def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float, target=np.inf):
         """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
@@ -229,12 +238,12 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
     point, value = start, problem.value(start, labels)
-    first_value = abs(value)
+    least_descent = DESCENT * abs(value)
 
-    def accept(proposal, n_newton, descent=DESCENT):
-        """The refitted proposal if the objective falls by more than rounding, else None."""
+    def accept(proposal, n_newton, by_at_least=least_descent):
+        """The refitted proposal if the objective falls by enough, else None."""
         new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol, target=value)
-        return new if new[-1] < value - descent * first_value else None
+        return new if new[-1] < value - by_at_least else None
 
     for iteration in range(max_iter + 1):
         gradient = objective.gradient(point)
@@ -254,7 +263,7 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
             if converged or stop or halving == MAX_STEP_HALVINGS:
                 break
             if np.array_equal(found.labels, labels):
-                new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, descent=0.0)
+                new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, by_at_least=0.0)
             elif not any(np.array_equal(found.labels, other) for other in refused):
                 new = accept(found, NEWTON_PER_PROPOSAL)
                 refused.append(found.labels)
@@ -279,9 +288,9 @@ def single_moves(problem: Problem, point: Point, labels: np.ndarray, step: float
     if len(point.support) == problem.constraints.n_features:
         return
     if len(point.support) == problem.constraints.max_features:
-        yield from swaps(problem, point, labels, problem.natural_step)
-    elif step < problem.natural_step:  # a shorter step is a stricter selector
-        yield from entries(problem, point, labels, problem.natural_step)
+        yield from swaps(problem, point, labels, problem.entry_step)
+    elif step < problem.entry_step:  # a shorter step is a stricter selector
+        yield from entries(problem, point, labels, problem.entry_step)
 
 
 _RUNNERS = {"auto": _run_auto, "algorithm1": _run_algorithm1}

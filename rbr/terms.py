@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rbr.binning import _short_numbers
+from rbr.binning import short_numbers
 
 KINDS = ("numeric", "category")
 
@@ -123,9 +123,9 @@ class Jump:
         The value right of the jump minus the one left of it.
     low, high : float
         The first and the last of the equally good places: edges between the neighbouring jumps at which the training
-        loss would be higher by less than 2 * dispersion / n. NaN if not known, as after an edit.
+        loss would be higher by at most 2 * dispersion / n. NaN if not known, as after an edit.
     loss_without : float
-        The training loss if the two pieces were one. NaN if not known.
+        The training loss if the two pieces beside the jump were one, fitted anew. NaN if not known.
     """
 
     term: str
@@ -295,7 +295,7 @@ class Term:
             return [", ".join(names[k] for k in bins) for bins in groups]
         runs = [_runs(bins) for bins in groups]
         cuts = sorted({start for group in runs for start, _ in group} - {0})
-        short = dict(zip(cuts, _short_numbers(self.edges[np.array(cuts, dtype=np.int64) - 1]), strict=True))
+        short = dict(zip(cuts, short_numbers(self.edges[np.array(cuts, dtype=np.int64) - 1]), strict=True))
         return [", ".join(_interval(short.get(a), short.get(b)) for a, b in group) for group in runs]
 
     @property

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rbr import design
 from rbr._backend import use_backend
 from rbr.design import BinnedMatrix
+from rbr.parallel import over_ranges
 
 moderate = st.floats(-1e3, 1e3)
 BACKENDS = ("fast", "reference")
@@ -212,7 +213,7 @@ def test_long_columns_agree_with_the_reference(dtype, n_bins, n_features):
 def test_little_work_stays_on_one_thread(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        design, "over_ranges", lambda kernel, n_items, n_threads, *args: asked.append(n_threads)
+        design, "over_ranges", lambda kernel, n_items, n_threads, *args, per_call: asked.append(n_threads)
     )
     B = random_matrix(n_features=2, n_rows=1000)
     B.matvec(np.zeros(B.n_coef), n_threads=8)
@@ -533,3 +534,24 @@ def test_position_of_a_missing_bin_may_be_nan():
 def test_errors_of_the_methods(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call(BinnedMatrix(CODES, OFFSETS))
+
+
+def test_long_work_comes_up_for_air(monkeypatch):
+    """With at most 10 entries in a call the products are the same, and no call is longer."""
+    B = random_matrix(n_features=5, n_rows=40)
+    f, values = np.arange(B.n_coef, dtype=float), np.arange(40.0)
+    whole = _products(B, f, values)
+    monkeypatch.setattr(design, "MAX_ENTRIES_PER_CALL", 10)
+    for n_threads in (1, 2, 7):
+        lengths = []
+
+        def spy(kernel, n_items, n_threads, *args, per_call, lengths=lengths):
+            def counted(*args):
+                lengths.append(args[-1] - args[-2])
+                kernel(*args)
+
+            over_ranges(counted, n_items, n_threads, *args, per_call=per_call)
+
+        monkeypatch.setattr(design, "over_ranges", spy)
+        assert_same_bits(B.matvec(f, n_threads=n_threads), whole[0])
+        assert len(lengths) > 1 and max(lengths) <= 2 and sum(lengths) == 40

@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import fit, make_model, make_term
+from scipy.optimize import minimize
 
 import rbr
+from rbr.from_solution import snapped
 from rbr.losses import LOSSES, get_loss
 from rbr.model import AdditiveModel
 
@@ -99,6 +101,16 @@ def test_pieces_are_within_the_limit_and_have_one_value_each():
         assert len(term.pieces) <= 3
         for piece in term.pieces:
             assert len(np.unique(term.values[list(piece.bins)])) == 1
+
+
+def test_rounding_within_a_piece_is_taken_out():
+    """A refit multiplies by a basis, and may leave the bins of a constant piece a last bit apart."""
+    f = np.array([1.0, np.nextafter(1.0, 2), 1.0, -2.0, 0.5])
+    labels, shares = np.array([0, 0, 0, 3, 3]), np.array([0.1, 0.4, 0.1, 0.2, 0.2])
+    np.testing.assert_array_equal(snapped(f, labels, shares, None), [f[1], f[1], f[1], -2.0, 0.5])
+    both = snapped(np.column_stack([f, f]), np.column_stack([labels, np.zeros(5, int)]), shares, None)
+    np.testing.assert_array_equal(both[:, 1], f[1])
+    np.testing.assert_array_equal(both[:, 0], [f[1], f[1], f[1], -2.0, 0.5])
 
 
 def test_lines_have_two_ends():
@@ -245,6 +257,8 @@ def test_threads_do_not_change_a_bit():
     numeric = replace(model, terms=tuple(t for t in model.terms if t.kind == "numeric"))
     X = np.random.default_rng(0).normal(size=(300_000, 6))
     np.testing.assert_array_equal(numeric.predict(X, n_jobs=3), numeric.predict(X, n_jobs=1))
+    with pytest.raises(ValueError, match="n_jobs is 0"):
+        numeric.predict(X[:1], n_jobs=0)
 
 
 def test_missing_unknown_and_infinite():
@@ -325,24 +339,77 @@ def test_jumps_of_a_step():
     assert jump.loss_without == pytest.approx(y.var() / 2)
 
 
-def test_range_of_equally_good_places_by_brute_force():
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize("seed", range(8))
+def test_range_of_equally_good_places_by_brute_force(seed):
+    rng = np.random.default_rng(seed)
     x = rng.random(300)
     y = 0.8 * (x > 0.5) + rng.normal(size=300)
     _, B, s, model = fit(x[:, None], y, shape="constant", max_segments=2, max_bins=40, dispersion=1.0)
     [jump] = model.jumps()
     edges, codes = model.terms[0].edges, B.codes[0]
 
+    left, right = (model.intercept + model.terms[0].values[k] for k in (0, -1))
+
     def loss_at(edge):
-        right = codes > edge
-        parts = [y[right], y[~right]]
-        return sum(((part - part.mean()) ** 2).sum() for part in parts) / 2 / len(y)
+        return ((y - np.where(codes > edge, right, left)) ** 2).mean() / 2
 
     losses = np.array([loss_at(edge) for edge in range(len(edges))])
     assert losses[jump.edge] == pytest.approx(model.training_loss)
     good = np.flatnonzero(losses <= losses[jump.edge] + 2 * 1.0 / len(y))
     assert (jump.low, jump.high) == (edges[good[0]], edges[good[-1]])
-    assert len(good) > 1
+
+
+@pytest.mark.parametrize("shape", ["constant", "linear"])
+def test_loss_without_a_jump_where_classes_separate(shape):
+    """The curvature at the fit is near zero there, so that a parabola would promise no loss at all."""
+    x = np.linspace(0, 1, 400)
+    y = ((x > 0.3) & (x <= 0.6)).astype(float)
+    _, B, s, model = fit(x[:, None], y, "log_loss", shape=shape, max_segments=3, jump_cost=0.0, alpha=1e-3)
+    first, last = model.jumps()
+    labels = model.terms[0].labels
+    for jump, apart in ((first, labels[-1]), (last, labels[0])):
+        # One piece in the place of two, by a plain minimiser.
+        rows = (labels != apart)[B.codes[0]]
+        columns = np.ones((rows.sum(), 1))
+        if shape == "linear":
+            columns = np.column_stack([columns, s._problem.constraints.positions[B.codes[0]][rows]])
+
+        def one_piece(b, rows=rows, columns=columns):
+            return model.loss.value(y[rows], columns @ b, np.ones(rows.sum()))
+
+        result = minimize(one_piece, np.zeros(columns.shape[1]))
+        rest = model.loss.value(y[~rows], model.decision_function(x[:, None])[~rows], np.ones((~rows).sum()))
+        expected = (result.fun + rest) / len(y)
+        assert jump.loss_without == pytest.approx(expected, rel=0.02)
+        assert shape == "linear" or expected > 4 * model.training_loss
+
+
+def test_jumps_of_lines_move_along_their_lines():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.random(400))
+    y = np.where(x < 0.5, 4 * x, 1 - x) + 0.3 * rng.normal(size=400)
+    _, B, s, model = fit(x[:, None], y, shape="linear", max_segments=2, max_bins=50, dispersion=0.09)
+    [jump] = model.jumps()
+    at = s._problem.constraints.positions
+    values, codes, edge = model.terms[0].values, B.codes[0], jump.edge
+    left = np.poly1d(np.polyfit(at[: edge + 1], values[: edge + 1], 1))(at)
+    right = np.poly1d(np.polyfit(at[edge + 1 :], values[edge + 1 :], 1))(at)
+
+    def loss_at(k):
+        return ((y - model.intercept - np.where(codes > k, right[codes], left[codes])) ** 2).mean() / 2
+
+    losses = np.array([loss_at(k) for k in range(len(values) - 1)])
+    good = np.flatnonzero(losses <= losses[edge] + 2 * 0.09 / len(y))
+    assert losses[edge] == pytest.approx(model.training_loss)
+    assert (jump.low, jump.high) == (model.terms[0].edges[good[0]], model.terms[0].edges[good[-1]])
+
+
+def test_measuring_can_be_left_out():
+    X, y, binner, B, s, model = fitted("regression")
+    quick = AdditiveModel.from_solution(binner, B, s, loss="squared_error", measure=False)
+    np.testing.assert_array_equal(quick.predict(X), model.predict(X))
+    assert all(math.isnan(row.loss_drop) for row in quick.importances)
+    assert all(math.isnan(jump.loss_without) for jump in quick.jumps())
 
 
 def test_jumps_of_each_class():

@@ -31,7 +31,7 @@ def test_swaps_replace_one_feature_by_the_best_entering_one(loss, jump_cost):
     constraints = Constraints(2, 3, jump_cost=jump_cost)
     problem, point, labels = stopped(design, make_target(loss, design), constraints, loss=loss)
     outs = []
-    for proposal in swaps(problem, point, labels, problem.natural_step):
+    for proposal in swaps(problem, point, labels, problem.entry_step):
         swap = proposal.change
         assert isinstance(swap, Swap)
         assert swap.out in point.support and swap.into not in point.support
@@ -40,26 +40,30 @@ def test_swaps_replace_one_feature_by_the_best_entering_one(loss, jump_cost):
         for j in range(design.n_features):
             table = table_of(design, j)
             if j not in (swap.out, swap.into):
-                np.testing.assert_array_equal(proposal.f[table], point.f[table])
                 np.testing.assert_array_equal(proposal.labels[table], labels[table])
         assert not proposal.f[table_of(design, swap.out)].any()
         assert (proposal.labels[table_of(design, swap.out)] == -1).all()
-        # Of all unused features (and the one that left) its own table falls most in one step from zero.
-        f = point.f.copy()
-        f[table_of(design, swap.out)] = 0.0
+        # The others are refitted without it, and of the unused features the best one enters in a step from zero.
+        f = proposal.f.copy()
+        f[table_of(design, swap.into)] = 0.0
         kept = point.support[point.support != swap.out]
-        gradient = problem.objective.gradient(problem.objective.point(f, kept))
+        without, step = problem.objective.point(f, kept), problem.entry_step
+        as_it_was = point.f.copy()
+        as_it_was[table_of(design, swap.out)] = 0.0
+        assert without.loss <= problem.objective.point(as_it_was, kept).loss
+        gradient = problem.objective.gradient(without)
         gains = {}
-        for j in set(range(design.n_features)) - set(kept.tolist()):
+        for j in set(range(design.n_features)) - {*kept.tolist(), swap.out}:
             alone = np.zeros_like(f)
-            alone[table_of(design, j)] = -problem.natural_step * gradient[table_of(design, j)]
-            found = problem.prox(alone, problem.natural_step)
+            alone[table_of(design, j)] = -step * gradient[table_of(design, j)]
+            found = problem.prox(alone, step)
             square = (problem.constraints.weights @ found.f**2).sum()
-            step = problem.natural_step
             gains[j] = square / 2 - step * problem.cost(found.labels, found.support)
+            if j == swap.into:
+                np.testing.assert_allclose(found.f[table_of(design, j)], proposal.f[table_of(design, j)], atol=1e-9)
         assert max(gains, key=gains.get) == swap.into
         outs.append(swap.out)
-    assert len(outs) == len(set(outs))
+    assert len(outs) == len(set(outs)) and (outs or jump_cost)
 
 
 def test_swaps_leave_forced_features_alone_and_try_the_weakest_first():

@@ -162,3 +162,19 @@ def test_passes_and_gradients_are_counted():
     assert (objective.n_passes, objective.n_gradients) == (1.0, 0)
     objective.gradient(point, np.array([0]))
     assert (objective.n_passes, objective.n_gradients) == (1.2, 1)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_hessian_is_the_derivative_of_the_gradient(loss):
+    """Of the loss minimised over the intercept: the intercept follows the tables."""
+    objective = make(loss)
+    f, features = random_tables(objective)
+    direction, h = np.random.default_rng(7).normal(size=f.shape), 1e-6
+    weights = objective.design.weights
+    ahead, behind = (objective.gradient(objective.point(f + s * h * direction, features)) for s in (1, -1))
+    expected = (weights * ((ahead - behind) / (2 * h)).T).T
+    point = objective.point(f, features)
+    times = objective.hessian(point, objective.curvature(point))
+    found = objective.bin_sums(times(objective.row_sums(direction, features)), features)
+    tolerance = 0.02 if loss in ("huber", "quantile") else 1e-6  # rows may cross a kink of the residual
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())

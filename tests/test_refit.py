@@ -123,7 +123,7 @@ def test_passes_and_cholesky_give_the_same_refit(loss, monkeypatch):
             applied, _ = refitted(objective, bound, found, max_newton=30, tol=1e-10, alpha=0.01)
         np.testing.assert_allclose(applied.f, dense.f, rtol=0, atol=1e-5 if loss == "quantile" else 1e-7)
     # Both are stationary: no direction within the pieces is downhill.
-    space = refit_module._Space(objective, bound, dense, found.labels)
+    space = refit_module._Space(objective, bound, dense.support, found.labels)
     slope = space.coordinates(objective.gradient(dense) + 0.01 * dense.f)
     assert np.abs(slope).max() < 1e-6
     assert dense.f.shape == ((design.n_coef,) if n_classes == 1 else (design.n_coef, n_classes))

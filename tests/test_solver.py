@@ -243,6 +243,22 @@ def test_default_solver_keeps_its_promises_under_other_limits(max_features, weig
         check_promises(design, y, "squared_error", "mixed", jump_cost, 0.0, max_features or 5, 2)
 
 
+def test_an_empty_level_has_the_value_nearest_zero_after_refits():
+    design = make_design()
+    empty = np.flatnonzero(design.weights == 0)
+    (k,) = empty
+    moved = 0
+    for seed in range(6):
+        y = make_target("log_loss", design, seed=seed)
+        solution = rbr.solve(design, y, loss="log_loss", constraints=Constraints(4, 3, shape="levels"))
+        table = solution.f[design.offsets[3] : design.offsets[4]]
+        others = np.delete(table, k - design.offsets[3])
+        assert abs(solution.f[k]) == np.abs(others).min()
+        assert solution.f[k] in others
+        moved += len(solution.support) > 0 and solution.n_iter > 0
+    assert moved
+
+
 def test_ordinary_data_give_no_convergence_warning():
     for seed in range(10):
         B, data = planted(300, 40, 5, 20, noise=0.5, random_state=seed)
@@ -350,7 +366,8 @@ def test_max_iter_is_kept_and_the_warning_tells_the_truth(solver):
 
 def test_ctrl_c_is_honoured_within_a_second():
     code = """
-        import time, numpy as np, rbr
+        import signal, numpy as np, rbr
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
         rng = np.random.default_rng(0)
         codes = rng.integers(0, 64, (300, 30_000), dtype=np.uint8)
         B = rbr.BinnedMatrix(codes, 64 * np.arange(301))
@@ -527,6 +544,25 @@ def test_the_jump_cost_finds_the_number_of_features():
         false += len(rbr.solve(B, noise).support) > 1
     assert hits >= 9
     assert false <= 1
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_moving_jumps_leaves_local_optima(seed, monkeypatch):
+    B, data = planted(300, 30, 5, 20, noise=0.5, random_state=seed)
+    problem = {"constraints": Constraints(None, 4, jump_cost=0.5), "dispersion": 0.3}
+    with_shifts = rbr.solve(B, data.y, **problem).loss_path[-1]
+    monkeypatch.setattr("rbr.solver.shifts", lambda *args: iter(()))
+    without = rbr.solve(B, data.y, **problem).loss_path[-1]
+    assert with_shifts < 0.99 * without
+
+
+def test_a_short_step_does_not_keep_features_out():
+    """A short step is a strict selector: from zero it lets nothing in. Single entries do."""
+    B, data = planted(300, 30, 5, 20, noise=0.5, random_state=0)
+    usual, short = (rbr.solve(B, data.y, step_size=step) for step in ("auto", 1e-3))
+    assert len(usual.support) > 1
+    assert short.loss_path[-1] <= 1.05 * usual.loss_path[-1]
+    assert short.certificate.entry[1] <= 0
 
 
 # ---------------------------------------------------------------- dispersion
