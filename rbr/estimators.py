@@ -124,7 +124,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             warm_start=warm,
             callback=self._iteration_callback(context),
         )
-        if self.refine_cuts and not self._n_bags(design.n_rows):
+        if self.refine_cuts:
             binner, solution = refine_cuts(X, binner, solution, constraints, sample_weight=sample_weight, tol=self.tol)
             design = solution._problem.objective.design
         model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
@@ -335,7 +335,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
 
     def _n_bags(self, n_rows: int) -> int:
         if self.n_bags == "auto":
-            return DEFAULT_BAGS if n_rows < BAGS_BELOW_ROWS else 0
+            return DEFAULT_BAGS if n_rows < BAGS_BELOW_ROWS and not self.refine_cuts else 0
         return self.n_bags
 
     def _weigh_classes(self, sample_weight, y, classes):

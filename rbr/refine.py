@@ -5,7 +5,7 @@ pieces that share a jump have their best values, and the loss at them, from sums
 the jump. So one sort of a column gives the loss at every place between the two neighbouring edges. The jump moves there
 with its edge: tables keep their bins, pieces and cost, and only the shares of two bins change. The tables are then
 refitted, and the change is kept only if the objective falls.
-Looks at: rbr.binning, rbr.design, rbr.tables, rbr.objective, rbr.refit, rbr.solver.  Seen by: rbr.estimators.
+Looks at: rbr.binning, rbr.design, rbr.tables, rbr.objective, rbr.moves, rbr.solver.  Seen by: rbr.estimators.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 from rbr.binning import Binner
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
-from rbr.moves import _WITH_BOUNDARIES
+from rbr.moves import _WITH_BOUNDARIES, Proposal
 from rbr.objective import Objective, Point
 from rbr.reference.binning import between, codes_of
-from rbr.refit import refit, settle_empty_levels, used_features
+from rbr.refit import settle_empty_levels, used_features
 from rbr.solver import DESCENT, NEWTON_TO_FINISH, Problem, Solution
 from rbr.tables import open_table
 
@@ -35,16 +35,13 @@ ROUNDING = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """A fit between two rounds: its problem and point, its pieces, and the edges that have moved, by feature."""
+    """A fit between two rounds: its problem, point and pieces, the moved edges by feature, and the objective."""
 
     problem: Problem
     point: Point
     labels: np.ndarray
     edges: dict[int, np.ndarray]
-
-    @property
-    def value(self) -> float:
-        return self.problem.value(self.point, self.labels)
+    value: float
 
 
 def refine_cuts(
@@ -100,15 +97,19 @@ def refine_cuts(
     >>> bool(better.loss < 1e-20 < solution.loss)
     True
     """
-    state = first = _State(solution._problem, solution._point, solution.labels, {})
-    columns = _Columns(X, sample_weight)
+    value = solution._problem.value(solution._point, solution.labels)
+    state = first = _State(solution._problem, solution._point, solution.labels, {}, value)
+    columns, refused = _Columns(X, sample_weight), set()
     for _ in range(MAX_ROUNDS):
-        moved = _better_edges(state, binner, columns)
+        moved = {j: e for j, e in _better_edges(state, binner, columns).items() if j not in refused}
         together = _try(state, moved, columns, constraints, tol)
         new = together or state
         if together is None and len(moved) > 1:
             for j, edges in moved.items():
-                new = _try(new, {j: edges}, columns, constraints, tol) or new
+                alone = _try(new, {j: edges}, columns, constraints, tol)
+                new = alone or new
+                if alone is None:
+                    refused.add(j)
         if new is state:
             break
         state = new
@@ -248,18 +249,16 @@ def _try(
     for j in moved:
         table = slice(design.offsets[j], design.offsets[j + 1])
         f[table] -= design.weights[table] @ f[table]
-    point, labels = refit(
-        objective,
-        bound,
-        objective.point(f, used_features(bound, state.labels), state.point.intercept),
-        state.labels,
-        alpha=problem.alpha,
+    point, labels, value = problem.improve(
+        Proposal((), f, used_features(bound, state.labels), state.labels),
+        state.point.intercept,
         step=problem.natural_step,
+        n_newton=NEWTON_TO_FINISH,
         tol=0.1 * tol,
-        max_newton=NEWTON_TO_FINISH,
     )
-    new = _State(problem, point, labels, {**state.edges, **moved})
-    return new if new.value < state.value - DESCENT * abs(state.value) else None
+    if value >= state.value - DESCENT * abs(state.value):
+        return None
+    return _State(problem, point, labels, {**state.edges, **moved}, value)
 
 
 def _rebinned(objective: Objective, moved: dict[int, np.ndarray], columns: _Columns) -> Objective:

@@ -266,7 +266,7 @@ class _Space:
         return self.tables(-found)
 
     def _merged_columns(self, c: int):
-        """(codes, offsets, basis) of the columns of a class with the bins of each piece merged; kept between steps."""
+        """(codes, offsets, transposed basis) of a class's columns, the bins of a piece merged; kept between steps."""
         if c not in self._merged:
             tables = self.classes[c]
             bases = [t.basis.group_basis for t in tables]
@@ -276,17 +276,18 @@ class _Space:
                 groups[t.bins] = t.basis.groups
             features = np.array([t.feature for t in tables])
             codes = self.objective.grouped_codes(features, groups, n_groups)
-            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), block_diag(bases, format="csr")
+            across = block_diag([basis.T for basis in bases], format="csr")
+            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), across
         return self._merged[c]
 
     def _invert_by_cholesky(self, c: int, curvature, alpha):
         """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
-        codes, offsets, wide = self._merged_columns(c)
+        codes, offsets, across = self._merged_columns(c)
         gram = self.objective.gram_of(codes, offsets, curvature)
-        hessian = wide.T @ (wide.T @ gram).T  # the cross-tabulation is symmetric
+        hessian = across @ (across @ gram).T  # the cross-tabulation is symmetric
         total = curvature.sum()
         if total > 0:
-            coupling = wide.T @ np.diag(gram)  # with the intercept: the curvature summed by group
+            coupling = across @ np.diag(gram)  # with the intercept: the curvature summed by group
             hessian -= np.outer(coupling, coupling) / total
         floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
         hessian[np.diag_indices_from(hessian)] += alpha + floor

@@ -207,16 +207,23 @@ class PandasTable(Table):
         self.n_rows, self.n_features = X.shape
         self.names = check_names(X.columns)
         self._X = X
+        self._seen: dict[int, Any] = {}
+
+    def _series(self, j):
+        """Column j. Picking it out of the frame costs more than reading a small one, so it is done once."""
+        if j not in self._seen:
+            self._seen[j] = self._X.iloc[:, j]
+        return self._seen[j]
 
     def holds_categories(self, j):
-        series = self._X.iloc[:, j]
+        series = self._series(j)
         # Text has the dtype "string" or "str", by the version of pandas, and behind Arrow "string[pyarrow]".
         if series.dtype.name == "category" or series.dtype.name.startswith(("str", "large_str")):
             return True
         return series.dtype == object and any(isinstance(value, str) for value in series)
 
     def _column(self, j, rows):
-        series = self._X.iloc[:, j]
+        series = self._series(j)
         series = series if rows is None else series.iloc[rows]
         if isinstance(series.dtype, np.dtype):
             return as_numbers(series.to_numpy(), self.label(j))
@@ -230,7 +237,7 @@ class PandasTable(Table):
         return as_numbers(series.to_numpy(dtype=object), self.label(j))
 
     def levels(self, j):
-        series = self._X.iloc[:, j]
+        series = self._series(j)
         if series.dtype.name == "category":
             return series.cat.categories.tolist(), series.cat.codes.to_numpy().astype(np.int64)
         if isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":

@@ -136,7 +136,7 @@ def test_worse_places_are_refused():
     constraints = Constraints(max_features=1, max_segments=2)
     binner = Binner(max_bins=8).fit(X)
     solution = solve(binner.transform(X), y, constraints=constraints)
-    state = _State(solution._problem, solution._point, solution.labels, {})
+    state = _State(solution._problem, solution._point, solution.labels, {}, solution.loss)
     k = int(np.flatnonzero(np.diff(solution.labels[binner.offsets_[1] : binner.offsets_[2]]))[0])
     edges = binner.edges_[1].copy()
     away, back = (k - 1, k + 1) if edges[k] < 0.43 else (k + 1, k - 1)

@@ -571,7 +571,8 @@ def test_a_short_step_does_not_keep_features_out():
 def test_dispersion_is_about_the_variance_of_the_noise():
     B, data = planted(1000, 20, 4, 32, noise=0.5, equal_strength=True, random_state=1)
     true = (data.y - data.signal).var()
-    assert rbr.solve(B, data.y).dispersion == pytest.approx(true, rel=0.15)
+    # From above: the places of jumps count among the degrees of freedom, also where the signal made them easy to find.
+    assert 0.9 * true < rbr.solve(B, data.y).dispersion < 1.5 * true
     assert rbr.solve(B, 3 * data.y).dispersion == pytest.approx(9 * rbr.solve(B, data.y).dispersion, rel=1e-6)
     noise = np.random.default_rng(0).standard_normal(1000)
     assert rbr.solve(B, noise).dispersion == pytest.approx(noise.var(), rel=0.1)
