@@ -363,7 +363,7 @@ def solve(
     >>> B = rbr.BinnedMatrix([x, np.tile([0, 1], 50)], offsets=[0, 4, 6])
     >>> y = np.where(x >= 2, 3.0, 1.0)
     >>> s = rbr.solve(B, y, constraints=rbr.Constraints(max_features=1, max_segments=2))
-    >>> s.support, s.f[:4], float(s.intercept)
+    >>> s.support, s.f[:4].round(9), round(float(s.intercept), 9)
     (array([0]), array([-1., -1.,  1.,  1.]), 2.0)
     """
     if not isinstance(B, BinnedMatrix):
@@ -479,7 +479,8 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     zero; take the dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by less than
     5%, at most four times. A place that was searched for has cost more than the number that stands there, so the code
     length of the fit counts among its degrees of freedom, and a fit that spends more than half of the rows in this way
-    is not believed; else a small table fits its own noise, finds little left, and goes on to fit more. It depends on data, loss and shapes, not on a step, a limit or a start.
+    is not believed; else a small table fits its own noise, finds little left, and goes on to fit more.
+    It depends on data, loss and shapes, not on a step, a limit or a start.
     """
     loss = objective.loss
     if loss.name in KNOWN_DISPERSION:

@@ -33,11 +33,11 @@ class Bootstrap:
     """The tables of refits on bootstrap resamples, as `estimator.bootstrap` returns them.
 
     A band holds, for each bin of a term, the middle 90% (or another `level`) of the values that the refits gave it; a
-    refit that did not use the feature gave it 0. Each table is shifted to the mean of the model's own over the training rows, so
-    that bands compare shapes and not intercepts. The band of a bin speaks of that bin alone: a whole table lies inside all
-    its bands less often than in `level` of the resamples. And the bands are conditional on the bins: those were cut
-    once, from all rows, and their uncertainty is not in the bands. Nor is the bias of a sparse fit: where small effects
-    are set to zero in every refit, the band is narrow around zero.
+    refit that did not use the feature gave it 0. Each table is shifted to the mean of the model's own over the training
+    rows, so that bands compare shapes and not intercepts. The band of a bin speaks of that bin alone: a whole table
+    lies inside all its bands less often than in `level` of the resamples. And the bands are conditional on the bins:
+    those were cut once, from all rows, and their uncertainty is not in the bands. Nor is the bias of a sparse fit:
+    where small effects are set to zero in every refit, the band is narrow around zero.
 
     Attributes
     ----------
@@ -133,7 +133,8 @@ def resamples(
     """n functions, each of which draws the row weights of one resample; they do not depend on when they are called.
 
     Without weights, n_rows rows are drawn with replacement. Whole weights mean repeated rows: as many rows as they sum
-    to are drawn, in proportion to them. Other weights stay with their rows: n_rows rows are drawn, each time with its weight.
+    to are drawn, in proportion to them. Other weights stay with their rows: n_rows rows are drawn, each with its
+    weight.
     """
     base = np.ones(len(y)) if sample_weight is None else sample_weight
     whole = bool((base == np.floor(base)).all())
