@@ -384,9 +384,7 @@ class _Rows:
         if sample_weight is not None:
             weight = check_nonnegative(sample_weight, table.n_rows, "sample_weight")
             if not weight.any():
-                raise ValueError(
-                    "sample_weight is zero everywhere; at least one row must have a positive weight"
-                )
+                raise ValueError("sample_weight is zero everywhere; at least one row must have a positive weight")
             if not weight.all():
                 self.kept = np.flatnonzero(weight)
                 n_kept = len(self.kept)
@@ -553,8 +551,7 @@ def _categories_of(table: Table, j: int, kept: np.ndarray | None) -> tuple[tuple
     categories = tuple(level for level, is_present in zip(levels, present, strict=True) if is_present)
     if len(categories) + missing > MAX_BINS:
         raise ValueError(
-            f"{table.label(j)} has {len(categories)} categories; "
-            f"a feature must have at most {MAX_BINS - missing}"
+            f"{table.label(j)} has {len(categories)} categories; a feature must have at most {MAX_BINS - missing}"
         )
     return categories, missing
 
@@ -563,17 +560,13 @@ def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter
     """The index of the column that a user names by its name or index."""
     if isinstance(key, str):
         if names is None:
-            raise ValueError(
-                f"{parameter} names the column {key!r}, but the columns of X have no names; use indices"
-            )
+            raise ValueError(f"{parameter} names the column {key!r}, but the columns of X have no names; use indices")
         if key not in names:
             raise ValueError(f"{parameter} names the column {key!r}; the columns are {few(names)}")
         return names.index(key)
     if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
         if not 0 <= key < n_features:
-            raise ValueError(
-                f"{parameter} names the column {key}; indices must be between 0 and {n_features - 1}"
-            )
+            raise ValueError(f"{parameter} names the column {key}; indices must be between 0 and {n_features - 1}")
         return int(key)
     raise ValueError(f"{parameter} names the column {key!r}; a column must be given by its name or index")
 
@@ -584,9 +577,7 @@ def by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
     for key, value in given.items():
         j = index_of(key, table.names, table.n_features, parameter)
         if j in by_index:
-            raise ValueError(
-                f"{parameter} names {table.label(j)} twice, by name and by index; it must do so once"
-            )
+            raise ValueError(f"{parameter} names {table.label(j)} twice, by name and by index; it must do so once")
         by_index[j] = value
     return by_index
 
@@ -601,18 +592,14 @@ def _max_bins_of(max_bins: Any, table: Table) -> np.ndarray:
     return each
 
 
-def _methods_of(
-    binning: Any, table: Table, is_categorical: np.ndarray
-) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+def _methods_of(binning: Any, table: Table, is_categorical: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """How each feature is binned, and the edges of those for which the user gives them."""
     user_edges: dict[int, np.ndarray] = {}
     methods = np.full(table.n_features, REGULAR, dtype=np.int8)
     if isinstance(binning, Mapping):
         for j, value in by_index(binning, table, "binning").items():
             if isinstance(value, str):
-                methods[j] = _method(
-                    value, f"binning of {table.label(j)}", ", or an increasing array of edges"
-                )
+                methods[j] = _method(value, f"binning of {table.label(j)}", ", or an increasing array of edges")
             elif is_categorical[j]:
                 raise ValueError(
                     f"binning gives edges for {table.label(j)}, which is a category; only numbers have edges"
@@ -637,23 +624,15 @@ def _check_edges(edges: Any, name: str) -> np.ndarray:
     try:
         edges = np.array(edges, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} is {edges!r}; it must be a name or an increasing array of numbers"
-        ) from error
+        raise ValueError(f"{name} is {edges!r}; it must be a name or an increasing array of numbers") from error
     if edges.ndim != 1 or len(edges) >= MAX_BINS:
-        raise ValueError(
-            f"{name} has shape {edges.shape}; edges must be a vector of at most {MAX_BINS - 1} numbers"
-        )
+        raise ValueError(f"{name} has shape {edges.shape}; edges must be a vector of at most {MAX_BINS - 1} numbers")
     if not np.isfinite(edges).all():
         where = int(np.flatnonzero(~np.isfinite(edges))[0])
-        raise ValueError(
-            f"{name} has the edge {edges[where]} at {where}; edges must be finite (the end bins are open)"
-        )
+        raise ValueError(f"{name} has the edge {edges[where]} at {where}; edges must be finite (the end bins are open)")
     if (np.diff(edges) <= 0).any():
         where = int(np.flatnonzero(np.diff(edges) <= 0)[0])
-        raise ValueError(
-            f"{name} has the edges {edges[where]}, {edges[where + 1]} at {where}; edges must increase"
-        )
+        raise ValueError(f"{name} has the edges {edges[where]}, {edges[where + 1]} at {where}; edges must increase")
     return edges
 
 
@@ -664,9 +643,7 @@ def _which_categorical(given: Any, table: Table) -> np.ndarray:
         return is_categorical
     if isinstance(given, str):
         if given != "from_dtype":
-            raise ValueError(
-                f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns"
-            )
+            raise ValueError(f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns")
         if table.has_dtypes:
             is_categorical[:] = [table.holds_categories(j) for j in range(table.n_features)]
         return is_categorical

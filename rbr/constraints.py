@@ -60,8 +60,8 @@ class Constraints:
     exclude : sequence of feature indices
         Features whose tables stay zero.
     always_include : sequence of feature indices
-        Features that enter before all others and without paying for it: they pay for their pieces only, so that one that
-        explains nothing has a flat table.
+        Features that enter before all others and without paying for it: they pay for their pieces only, so that one
+        that explains nothing has a flat table.
 
     Examples
     --------
@@ -299,7 +299,7 @@ class BoundConstraints:
         return replace(self, max_features=None, limits=limits).with_jump_cost(jump_cost)
 
     def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
-        """How many numbers the used tables hold, given their means: pieces, slopes and missing values, less one each."""
+        """How many numbers the used tables hold, given their means: pieces, slopes, missing values, less one each."""
         by_class = labels[:, None] if labels.ndim == 1 else labels
         total = 0
         for j in support:
@@ -319,7 +319,7 @@ class BoundConstraints:
                 )
 
     def prices(self, step: float, scale: float) -> tuple[float, float]:
-        """What one unit of code length and the entry of a feature cost at a step: mu lambda kappa, mu lambda 2 log p."""
+        """What a unit of code length and the entry of a feature cost at a step: mu lambda kappa, mu lambda 2 log p."""
         if self.jump_cost == 0:
             return 0.0, 0.0
         return step * scale * self.jump_cost, step * scale * 2 * np.log(self.n_features)

@@ -507,7 +507,7 @@ class RBRRegressor(RegressorMixin, _RBREstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 20))
     >>> y = np.where(X[:, 3] > 0, 2.0, -1.0) + np.abs(X[:, 7]) + 0.1 * rng.normal(size=500)
-    >>> m = RBRRegressor().fit(X, y)
+    >>> m = RBRRegressor(max_features=2).fit(X, y)
     >>> m.selected_features_
     array([3, 7])
     >>> bool(m.score(X, y) > 0.97)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr.binning import _short_numbers
+from rbr.binning import short_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -357,7 +357,7 @@ def _set_x_axis(axes: Axes, scale: Scale, edges: np.ndarray, term: Term) -> None
     if scale.name == "rank":
         places = places[np.unique(np.linspace(0, term.n_ordered - 1, 5).round().astype(int))]
         axes.xaxis.set_major_locator(FixedLocator(places))
-        axes.xaxis.set_major_formatter(FixedFormatter(_short_numbers(places)))
+        axes.xaxis.set_major_formatter(FixedFormatter(short_numbers(places)))
     elif scale.name == "symlog":
         decades = SymmetricalLogLocator(base=10, linthresh=scale.options["near"]).tick_values(*edges[[0, -1]])
         axes.xaxis.set_major_locator(FixedLocator(apart(sorted(decades, key=abs), edges[[0, -1]], scale.forward)))

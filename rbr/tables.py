@@ -160,8 +160,7 @@ class ArrayTable(Table):
             )
         if X.dtype.kind not in "fiubOUSTmMc":
             raise ValueError(
-                f"X has dtype {X.dtype}; "
-                f"it must hold numbers, or text in columns named in categorical_features"
+                f"X has dtype {X.dtype}; it must hold numbers, or text in columns named in categorical_features"
             )
         if X.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: X has dtype {X.dtype}; it must hold real numbers")
@@ -310,9 +309,7 @@ class SparseTable(Table):
         return self if rows is None else SparseTable(self._X[rows])
 
     def sort_width(self, n_rows):
-        return (
-            1  # columns differ in length: the zeros of a column are one value with the weight of all of them
-        )
+        return 1  # columns differ in length: the zeros of a column are one value with the weight of all of them
 
     def columns_to_sort(self, start, stop, weights):
         where, values = self.entries(start)
@@ -386,17 +383,13 @@ def as_numbers(column: np.ndarray, label: str) -> np.ndarray:
         return as_floats(column)
     refuse_dates(column.dtype.kind, column.dtype, label)
     if column.dtype.kind == "c":
-        raise ValueError(
-            f"Complex data not supported: {label} has dtype {column.dtype}; it must hold real numbers"
-        )
+        raise ValueError(f"Complex data not supported: {label} has dtype {column.dtype}; it must hold real numbers")
     values = [np.nan if is_missing(value) else value for value in column.tolist()]
     try:
         # float() raises a TypeError for what can be no number; it says so itself.
         return np.array([float(value) for value in values])
     except ValueError as error:
-        text = next(
-            (value for value in values if isinstance(value, (str, bytes)) and not _is_number(value)), None
-        )
+        text = next((value for value in values if isinstance(value, (str, bytes)) and not _is_number(value)), None)
         if text is None:
             raise
         raise ValueError(

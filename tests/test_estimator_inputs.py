@@ -11,7 +11,7 @@ from rbr.tables import PandasTable, PolarsTable
 
 N = 300
 # Strict enough that noise never gets in, and the tests know what is selected.
-STRICT = {"jump_cost": 3.0}
+STRICT = {"jump_cost": 3.0, "n_bags": 0}
 GROUPS = np.array(["north", "south", "east", "west"])
 
 
@@ -226,16 +226,16 @@ def test_an_ordered_category_keeps_its_order_and_gets_the_numeric_shape():
     y = np.array([0.0, 0.0, 4.0, 4.0, 0.0])[codes] + 0.1 * rng.normal(size=N)
     ordered = pd.DataFrame({"size": pd.Categorical.from_codes(codes, levels, ordered=True)})
     nominal = pd.DataFrame({"size": pd.Categorical.from_codes(codes, levels)})
-    m = RBRRegressor(shape="constant", max_segments=3).fit(ordered, y)
+    m = RBRRegressor(shape="constant", max_segments=3, n_bags=0).fit(ordered, y)
     assert m.terms_[0].categories == tuple(levels)
     assert [piece.categories for piece in m.terms_[0].pieces] == [("tiny", "small"), ("medium", "large"), ("huge",)]
     # Two pieces of neighbours cannot say what two groups of any levels can.
-    assert RBRRegressor(shape="constant", max_segments=2).fit(ordered, y).score(ordered, y) < 0.8
-    assert RBRRegressor(shape="constant", max_segments=2).fit(nominal, y).score(nominal, y) > 0.99
-    rising = RBRRegressor(monotonic_cst={"size": 1}).fit(ordered, y).terms_[0]
+    assert RBRRegressor(shape="constant", max_segments=2, n_bags=0).fit(ordered, y).score(ordered, y) < 0.8
+    assert RBRRegressor(shape="constant", max_segments=2, n_bags=0).fit(nominal, y).score(nominal, y) > 0.99
+    rising = RBRRegressor(monotonic_cst={"size": 1}, n_bags=0).fit(ordered, y).terms_[0]
     assert (np.diff(rising.values) >= 0).all() and np.ptp(rising.values) > 1
     with pytest.raises(ValueError, match="'size'.* is 'increasing'.* category without an order"):
-        RBRRegressor(monotonic_cst={"size": 1}).fit(nominal, y)
+        RBRRegressor(monotonic_cst={"size": 1}, n_bags=0).fit(nominal, y)
 
 
 def test_unknown_and_missing_categories(groups):
@@ -258,7 +258,7 @@ def test_more_levels_than_bins_are_all_kept(n_levels):
     text = np.array([f"level {k:03d}" for k in range(n_levels)])[codes]
     y = np.where(codes % 2, 1.0, -1.0)
     frame = pd.DataFrame({"name": text})
-    m = RBRRegressor(max_bins=16).fit(frame, y)
+    m = RBRRegressor(max_bins=16, n_bags=0).fit(frame, y)
     assert len(m.terms_[0].categories) == n_levels
     np.testing.assert_allclose(m.predict(frame), y)
     assert m.explain(pd.DataFrame({"name": ["level 999"]})).item() == 0.0
@@ -293,11 +293,11 @@ def test_the_target_may_come_from_a_frame(numbers):
             np.testing.assert_array_equal(RBRRegressor(**STRICT).fit(table, target).predict(X), m.predict(X))
     labels = np.where(y > 0, "yes", "no")
     for target in (labels, pd.Series(labels), pd.Series(labels, dtype="category"), pl.Series(labels.tolist())):
-        assert RBRClassifier().fit(pd.DataFrame(X), target).classes_.tolist() == ["no", "yes"]
+        assert RBRClassifier(n_bags=0).fit(pd.DataFrame(X), target).classes_.tolist() == ["no", "yes"]
 
 
 @pytest.mark.parametrize("make", [np.asarray, pd.DataFrame])
-@pytest.mark.parametrize("estimator", [RBRRegressor(**STRICT), RBRClassifier()])
+@pytest.mark.parametrize("estimator", [RBRRegressor(**STRICT), RBRClassifier(n_bags=0)])
 def test_targets_that_cannot_be(make, estimator, numbers):
     X, y = numbers
     y = (y > 0).astype(float)
@@ -314,4 +314,4 @@ def test_targets_that_cannot_be(make, estimator, numbers):
 def test_one_class_is_refused(numbers):
     X, y = numbers
     with pytest.raises(ValueError, match="y has only one class, 'a'"):
-        RBRClassifier().fit(X, ["a"] * N)
+        RBRClassifier(n_bags=0).fit(X, ["a"] * N)

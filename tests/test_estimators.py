@@ -29,19 +29,19 @@ N = 300
 ESTIMATORS = (RBRRegressor, RBRClassifier)
 
 
-@parametrize_with_checks([RBRRegressor(), RBRClassifier(), RBRRegressor(loss="huber", n_bags=3)])
+@parametrize_with_checks([RBRRegressor(), RBRClassifier(), RBRRegressor(loss="huber", n_bags=0)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
 def regressor(loss="squared_error", **options):
-    """With few bins: quick, and enough for these tables."""
-    return RBRRegressor(loss, **{"max_bins": 24, **options})
+    """One fit with few bins: quick, and enough for these tables."""
+    return RBRRegressor(loss, **{"max_bins": 24, "n_bags": 0, **options})
 
 
 def classifier(**options):
-    return RBRClassifier(**{"max_bins": 24, **options})
+    return RBRClassifier(**{"max_bins": 24, "n_bags": 0, **options})
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,7 @@ BAD = {
     "always_include": ["a", 3, ["z"], [17]],
     "alpha": [-1.0, np.nan, "strong"],
     "n_bags": [-1, 2.5, "many"],
+    "refine_cuts": [3, "yes"],
     "solver": ["newton", None],
     "step_size": [0, -1.0, np.nan, "long"],
     "max_iter": [0, 1.5, "many"],
@@ -185,7 +186,7 @@ def test_several_classes_are_as_small_as_promised():
 def test_explanations_add_up_and_the_model_predicts_the_same(estimator, make, table, tmp_path):
     X, y = task(estimator, table)
     X = make(X)
-    m = estimator(max_bins=24, jump_cost=0.1).fit(X, y)
+    m = estimator(max_bins=24, n_bags=0, jump_cost=0.1).fit(X, y)
     score = m.decision_function(X) if estimator is RBRClassifier else m.predict(X)
     np.testing.assert_allclose(m.explain(X).sum(axis=1) + m.intercept_, score, atol=1e-10)
     m.save(tmp_path / "model.json")
@@ -524,7 +525,7 @@ def test_a_failed_fit_leaves_the_estimator_as_it_was(where, error, table, monkey
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_copies(estimator, table, tmp_path):
     X, y = task(estimator, table)
-    m = estimator(max_features=2, max_bins=24, shape={"b": "constant"}, monotonic_cst={"d": 1}).fit(X, y)
+    m = estimator(max_features=2, max_bins=24, n_bags=0, shape={"b": "constant"}, monotonic_cst={"d": 1}).fit(X, y)
     assert clone(m).get_params() == m.get_params() and not hasattr(clone(m), "model_")
     assert estimator().set_params(**m.get_params()).get_params() == m.get_params()
     joblib.dump(m, tmp_path / "m.joblib")
@@ -533,8 +534,8 @@ def test_copies(estimator, table, tmp_path):
         assert copy.model_ == m.model_
         copy.set_params(warm_start=True).fit(X, y)
     # A model, not the rows it was learned from: the file does not grow with them.
-    twice = estimator(max_features=2, max_bins=20).fit(pd.concat([X] * 9), np.tile(y, 9))
-    once = estimator(max_features=2, max_bins=20).fit(X, y)
+    twice = estimator(max_features=2, max_bins=20, n_bags=0).fit(pd.concat([X] * 9), np.tile(y, 9))
+    once = estimator(max_features=2, max_bins=20, n_bags=0).fit(X, y)
     assert len(pickle.dumps(twice)) < len(pickle.dumps(once)) + 2000
 
 

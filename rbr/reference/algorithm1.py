@@ -31,7 +31,7 @@ class ReferenceSolution:
 
 
 def squared_error(y, z):
-    """(y - z)^2 / 2 and its residual. The paper's loss lacks the 1/2, its gradient lacks the 2: this is its gradient."""
+    """(y - z)^2 / 2 and its residual. The paper's loss lacks the 1/2 and its gradient the 2: this is its gradient."""
     return (y - z) ** 2 / 2, y - z
 
 
@@ -88,7 +88,7 @@ def solve(
     >>> B = rbr.BinnedMatrix([[0, 0, 1, 1]], offsets=[0, 2])
     >>> C = rbr.Constraints(max_segments=2)
     >>> s = rbr.reference.solve(B, [0.0, 1.0, 4.0, 5.0], constraints=C, max_iter=1)
-    >>> s.f, s.intercept
+    >>> s.f, float(s.intercept)
     (array([-2.,  2.]), 2.5)
     """
     if solver != "algorithm1":
