@@ -36,12 +36,8 @@ def fitters():
         "Binner, 1 thread": lambda X: Binner(N_BINS, n_jobs=1).fit(X),
         "Binner, 2 threads": lambda X: Binner(N_BINS, n_jobs=2).fit(X),
         "KBinsDiscretizer": lambda X: KBinsDiscretizer(N_BINS, encode="ordinal", strategy="quantile").fit(X),
-        "HistGradientBoosting, 1 thread": lambda X: _BinMapper(
-            n_bins=N_BINS + 1, random_state=0, n_threads=1
-        ).fit(X),
-        "HistGradientBoosting, 2 threads": lambda X: _BinMapper(
-            n_bins=N_BINS + 1, random_state=0, n_threads=2
-        ).fit(X),
+        "HistGradientBoosting, 1 thread": lambda X: _BinMapper(n_bins=N_BINS + 1, random_state=0, n_threads=1).fit(X),
+        "HistGradientBoosting, 2 threads": lambda X: _BinMapper(n_bins=N_BINS + 1, random_state=0, n_threads=2).fit(X),
     }
 
 

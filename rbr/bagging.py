@@ -1,11 +1,11 @@
 """Bags: on few rows, the average of fits on subsamples, projected back into the constraint set.
 
-On few rows noise chooses the places of jumps and which of several related features enters. Fits on subsamples
-choose differently, and their average is closer to the truth than any of them. How strict those fits should be
-depends on the table (lines for all features, or few features with many pieces), and the rows that a bag left out tell: of a
-few manners of fitting the one with the least out-of-bag loss is averaged. The projection then makes a model of
-the average that keeps the promised limits.
-A bag draws distinct rows (equal codes, target, offset), so that a row of integer weight k is drawn as k repeated rows are.
+On few rows noise chooses the places of jumps and which of several related features enters. Fits on subsamples choose
+differently, and their average is closer to the truth than any of them. How strict those fits should be depends on the
+table (lines for all features, or few features with many pieces), and the rows that a bag left out tell: of a few manners
+of fitting those with the least out-of-bag loss are averaged. The projection then makes a model of the average that
+keeps the promised limits. A bag draws distinct rows (equal codes, target, offset), so that a row of integer weight k is
+drawn as k repeated rows are.
 Looks at: rbr.solver, rbr.design, rbr.constraints.  Seen by: rbr.estimators.
 """
 
@@ -97,7 +97,8 @@ def bag_average(
         if offset is not None:
             raw = raw + offset[seen]
         v = np.ones(seen.sum()) if sample_weight is None else sample_weight[seen]
-        return solution._problem.objective.loss.value(y[seen].astype(solution._problem.objective.y.dtype), raw, v / v.sum())
+        objective = solution._problem.objective
+        return objective.loss.value(y[seen].astype(objective.y.dtype), raw, v / v.sum())
 
     for bag in range(n_bags):
         rows = _draw(rng, group, n_groups, y)

@@ -237,9 +237,7 @@ class IHTClassifier(ClassifierMixin, _IHT):
         self.classes_, codes = np.unique(y, return_inverse=True)
         n_classes = self.classes_.shape[0]
         if n_classes < 2:
-            raise ValueError(
-                f"y has only one class, {self.classes_[0]!r}, in the rows that count; two are needed"
-            )
+            raise ValueError(f"y has only one class, {self.classes_[0]!r}, in the rows that count; two are needed")
         loss = get_loss("log_loss") if n_classes == 2 else get_loss("multinomial", n_classes=n_classes)
         coef, intercept = self._fit_standardized(
             X, loss.validate(codes), weights, loss, 1 if n_classes == 2 else n_classes

@@ -388,9 +388,7 @@ def _check_codes(codes, n_bins: np.ndarray) -> np.ndarray:
             )
         if highest.max() > np.iinfo(np.uint16).max:
             j = int(highest.argmax())
-            raise ValueError(
-                f"codes of feature {j} hold {highest[j]}; codes must be at most {np.iinfo(np.uint16).max}"
-            )
+            raise ValueError(f"codes of feature {j} hold {highest[j]}; codes must be at most {np.iinfo(np.uint16).max}")
     if given.dtype not in (np.uint8, np.uint16):
         given = given.astype(np.uint8 if given.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)
     return np.ascontiguousarray(given)

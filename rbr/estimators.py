@@ -44,7 +44,7 @@ except ImportError:  # pragma: no cover - older scikit-learn
 
 
 # n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py).
-DEFAULT_BAGS, BAGS_BELOW_ROWS = 16, 5000
+DEFAULT_BAGS, BAGS_BELOW_ROWS = 12, 5000
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
@@ -770,7 +770,7 @@ _PARAMETERS = """max_features : int or None
     n_bags : int or "auto"
         Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
-        "auto" is 16 below 5,000 rows and 0 from there on.
+        "auto" is 12 below 5,000 rows and 0 from there on.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.

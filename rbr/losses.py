@@ -247,9 +247,7 @@ class Loss(ABC):
         self._refuse(~np.isfinite(numbers), numbers, "y must be finite")
         used = np.ones(numbers.shape[0], dtype=bool) if v is None else np.asarray(v) > 0
         if used.shape != numbers.shape:
-            raise ValueError(
-                f"loss '{self.name}': v has shape {used.shape}; it must be that of y, {numbers.shape}"
-            )
+            raise ValueError(f"loss '{self.name}': v has shape {used.shape}; it must be that of y, {numbers.shape}")
         if not used.any():
             raise ValueError(f"loss '{self.name}': all weights are zero; at least one must be positive")
         return self._check_domain(numbers, used)
@@ -555,9 +553,7 @@ class Quantile(_Clipped):
         _check_parameter(self, "level", self.level, 0.0, 1.0, "strictly between 0 and 1")
         _check_parameter(self, "smoothing", self.smoothing, 0.0, math.inf, "a finite number above 0")
         if self.half_width is not None:
-            _check_parameter(
-                self, "half_width", self.half_width, 0.0, math.inf, "a finite number above 0, or None"
-            )
+            _check_parameter(self, "half_width", self.half_width, 0.0, math.inf, "a finite number above 0, or None")
 
     def prepare(self, y, v, offset=None):
         if self.half_width is not None:
@@ -566,9 +562,7 @@ class Quantile(_Clipped):
 
     def _zone(self):
         if self.half_width is None:
-            raise ValueError(
-                "loss 'quantile': half_width is None; call prepare(y, v) first, or give half_width"
-            )
+            raise ValueError("loss 'quantile': half_width is None; call prepare(y, v) first, or give half_width")
         return self.half_width
 
     def _largest_residual(self):
@@ -729,13 +723,9 @@ class Multinomial(Loss):
 
     def __post_init__(self):
         if self.n_classes is not None and (
-            not isinstance(self.n_classes, (int, np.integer))
-            or isinstance(self.n_classes, bool)
-            or self.n_classes < 2
+            not isinstance(self.n_classes, (int, np.integer)) or isinstance(self.n_classes, bool) or self.n_classes < 2
         ):
-            raise ValueError(
-                f"loss 'multinomial': n_classes is {self.n_classes!r}; it must be an int >= 2, or None"
-            )
+            raise ValueError(f"loss 'multinomial': n_classes is {self.n_classes!r}; it must be an int >= 2, or None")
 
     def n_outputs(self, y):
         return int(y.max()) + 1 if self.n_classes is None else int(self.n_classes)
@@ -869,9 +859,7 @@ class _LogLink(Loss):
     def _check_domain(self, y, used):
         self._refuse(y < 0, y, "y must be at least 0")
         if not (y[used] > 0).any():
-            raise ValueError(
-                f"loss '{self.name}': y is 0 in every row that counts; at least one must be above 0"
-            )
+            raise ValueError(f"loss '{self.name}': y is 0 in every row that counts; at least one must be above 0")
         return y
 
     def curvature_bound(self, y=None, z=None):
@@ -905,9 +893,7 @@ class _LogLink(Loss):
             if power == 1:
                 values -= y * z
             else:
-                with_y = (
-                    (up - y) / (1 - power) if power > 1.125 else y * np.expm1((1 - power) * z) / (1 - power)
-                )
+                with_y = (up - y) / (1 - power) if power > 1.125 else y * np.expm1((1 - power) * z) / (1 - power)
                 values -= np.where(y == 0, 0.0, with_y)
 
     def intercept_sums(self, y, z, v, c):
@@ -926,9 +912,7 @@ class _LogLink(Loss):
             too_low = down == 0 or up == math.inf
             return float(too_low) - float(too_high), math.nan
 
-        return _root_of_decreasing(
-            step_at, float(start), reach=64.0, tolerance=math.inf, limit=LARGEST_INTERCEPT
-        )
+        return _root_of_decreasing(step_at, float(start), reach=64.0, tolerance=math.inf, limit=LARGEST_INTERCEPT)
 
     def refit_intercept(self, y, z_without_intercept, v, start=0.0):
         at_start = self._sums_at(y, z_without_intercept, v, start)
@@ -1058,9 +1042,7 @@ def _newton_step_within(radius, hessian, score):
 
 # Names ----------------------------------------------------------------------------------------------------
 
-_CLASSES = {
-    loss.name: loss for loss in (SquaredError, LogLoss, Multinomial, Poisson, Gamma, Tweedie, Huber, Quantile)
-}
+_CLASSES = {loss.name: loss for loss in (SquaredError, LogLoss, Multinomial, Poisson, Gamma, Tweedie, Huber, Quantile)}
 
 #: The names of all losses.
 LOSSES = tuple(_CLASSES)
@@ -1077,9 +1059,7 @@ def _check_parameter(loss, parameter, value, low, high, allowed, *, closed=False
 
 def _require_two_classes(loss, y) -> None:
     if (y == y[0]).all():
-        raise ValueError(
-            f"loss '{loss.name}': y is {y[0]:g} in every row that counts; two classes are needed"
-        )
+        raise ValueError(f"loss '{loss.name}': y is {y[0]:g} in every row that counts; two classes are needed")
 
 
 def get_loss(loss: str | Loss, **params) -> Loss:
@@ -1106,9 +1086,7 @@ def get_loss(loss: str | Loss, **params) -> Loss:
     """
     if isinstance(loss, Loss):
         if params:
-            raise ValueError(
-                f"loss is an object, {loss!r}, and has its parameters; {sorted(params)} cannot be given"
-            )
+            raise ValueError(f"loss is an object, {loss!r}, and has its parameters; {sorted(params)} cannot be given")
         return loss
     name = ALIASES.get(loss, loss) if isinstance(loss, str) else loss
     if not isinstance(name, str) or name not in _CLASSES:

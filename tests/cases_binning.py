@@ -53,9 +53,7 @@ def cut_regular_cases(draw):
 @st.composite
 def cut_binomial_cases(draw):
     values, weights = draw(sorted_columns())
-    cuts = draw(
-        arrays(np.float64, (len(values), draw(st.integers(1, 9))), elements=st.integers(0, 40).map(float))
-    )
+    cuts = draw(arrays(np.float64, (len(values), draw(st.integers(1, 9))), elements=st.integers(0, 40).map(float)))
     return Case([values, weights, np.sort(cuts, axis=1)], _outs(values), len(values), agree_in_edges)
 
 

@@ -15,9 +15,7 @@ from rbr.baselines import IHTClassifier, IHTRegressor, keep_largest_rows
 from rbr.losses import get_loss
 
 
-@parametrize_with_checks(
-    [IHTRegressor(), IHTRegressor(max_features=2), IHTClassifier(), IHTClassifier(max_features=2)]
-)
+@parametrize_with_checks([IHTRegressor(), IHTRegressor(max_features=2), IHTClassifier(), IHTClassifier(max_features=2)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -183,9 +181,7 @@ def test_parameters_out_of_range(Estimator, params, message):
 @pytest.mark.parametrize("Estimator", [IHTRegressor, IHTClassifier])
 def test_weights_out_of_range(Estimator):
     X, y = np.random.default_rng(0).normal(size=(4, 3)), np.array([0, 1, 0, 1])
-    with pytest.raises(
-        ValueError, match=r"sample_weight\[1\] is -1.0; all of sample_weight must be at least 0"
-    ):
+    with pytest.raises(ValueError, match=r"sample_weight\[1\] is -1.0; all of sample_weight must be at least 0"):
         Estimator().fit(X, y, [1, -1, 1, 1])
     with pytest.raises(ValueError, match="sample_weight is zero in every row"):
         Estimator().fit(X, y, np.zeros(4))

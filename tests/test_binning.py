@@ -110,9 +110,7 @@ def test_a_bin_does_not_span_a_heavy_value():
     assert len(counts) == 4
 
 
-@given(
-    st.lists(st.tuples(st.integers(-4, 30), st.integers(0, 5)), min_size=1, max_size=60), st.integers(2, 9)
-)
+@given(st.lists(st.tuples(st.integers(-4, 30), st.integers(0, 5)), min_size=1, max_size=60), st.integers(2, 9))
 def test_integer_weights_are_repeated_rows(pairs, max_bins):
     values, weights = np.array(pairs, dtype=float).T
     if not weights.any():
@@ -125,9 +123,7 @@ def test_integer_weights_are_repeated_rows(pairs, max_bins):
         assert_same_bins(weighted, plain)
         np.testing.assert_allclose(weighted.positions_, plain.positions_)
     # Weights have no unit, even where their sum would overflow.
-    assert_same_bins(
-        Binner(max_bins).fit(values[:, None], weights * 2.0**1000), Binner(max_bins).fit(repeated)
-    )
+    assert_same_bins(Binner(max_bins).fit(values[:, None], weights * 2.0**1000), Binner(max_bins).fit(repeated))
 
 
 @given(arrays(np.float64, st.integers(1, 60), elements=st.integers(-50, 50).map(float)), st.integers(2, 9))
@@ -145,9 +141,7 @@ def test_rows_of_weight_zero_do_not_exist():
 
 def test_edges_do_not_overflow_or_round_into_the_right_value():
     huge, next_to_one = 1.7e308, np.nextafter(1.0, 2.0)
-    np.testing.assert_array_equal(
-        Binner().fit(column([2.0**1023, 1.5 * 2.0**1023])).edges_[0], [1.25 * 2.0**1023]
-    )
+    np.testing.assert_array_equal(Binner().fit(column([2.0**1023, 1.5 * 2.0**1023])).edges_[0], [1.25 * 2.0**1023])
     np.testing.assert_array_equal(Binner().fit(column([-huge, huge])).edges_[0], [0.0])
     for left, right in [(1.0, next_to_one), (next_to_one, np.nextafter(next_to_one, 2.0)), (0.0, 5e-324)]:
         (edge,) = Binner().fit(column([left, right])).edges_[0]
@@ -333,9 +327,7 @@ def test_numbers_can_be_categories():
     # Other dtypes and tables hold the same numbers.
     np.testing.assert_array_equal(codes_of(binner, np.array([[30, 1], [11, 1]]))[0], [1, 3])
     for other in (pd.DataFrame(X), pl.DataFrame(X), sp.csc_array(X), X.astype(object)):
-        np.testing.assert_array_equal(
-            codes_of(Binner(categorical_features=[0]).fit(other), other)[0], [1, 0, 2, 1]
-        )
+        np.testing.assert_array_equal(codes_of(Binner(categorical_features=[0]).fit(other), other)[0], [1, 0, 2, 1])
 
 
 def test_categories_ignore_max_bins_and_mixed_types_sort_by_type():
@@ -457,15 +449,11 @@ def test_booleans_are_numbers():
         np.testing.assert_array_equal(binner.edges_[0], [0.5])
         np.testing.assert_array_equal(codes_of(binner, X), [[1, 0, 1]])
     np.testing.assert_array_equal(Binner().fit_transform(missing).codes, [[1, 2, 0]])
-    np.testing.assert_array_equal(
-        Binner().fit_transform(pl.DataFrame({"a": [True, None, False]})).codes, [[1, 2, 0]]
-    )
+    np.testing.assert_array_equal(Binner().fit_transform(pl.DataFrame({"a": [True, None, False]})).codes, [[1, 2, 0]])
 
 
 def test_sparse_duplicates_are_summed_and_the_input_is_left_alone():
-    duplicated = sp.csc_matrix(
-        (np.array([1.0, 2.0, 5.0]), np.array([0, 0, 2]), np.array([0, 3])), shape=(3, 1)
-    )
+    duplicated = sp.csc_matrix((np.array([1.0, 2.0, 5.0]), np.array([0, 0, 2]), np.array([0, 3])), shape=(3, 1))
     binner = Binner().fit(duplicated)
     np.testing.assert_array_equal(binner.edges_[0], [1.5, 4.0])
     assert duplicated.nnz == 3
@@ -561,9 +549,7 @@ def test_names_are_recorded_and_compared():
     X = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]})
     binner = Binner().fit(X)
     assert binner.feature_names_in_ == ("a", "b", "c")
-    np.testing.assert_array_equal(
-        codes_of(binner, X.to_numpy()), codes_of(binner, pl.from_dict(X.to_dict("list")))
-    )
+    np.testing.assert_array_equal(codes_of(binner, X.to_numpy()), codes_of(binner, pl.from_dict(X.to_dict("list"))))
     with pytest.raises(ValueError, match=r"in another order: 'b', 'a'"):
         binner.transform(X[["b", "a", "c"]])
     with pytest.raises(ValueError, match=r"missing 'c'; not seen in fit: 'd'"):

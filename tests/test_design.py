@@ -113,9 +113,7 @@ def test_gram_of_one_feature_is_diagonal(arrays):
     np.testing.assert_array_equal(gram, gram.T)
     for j in range(B.n_features):
         block = gram[B.offsets[j] : B.offsets[j + 1], B.offsets[j] : B.offsets[j + 1]]
-        np.testing.assert_array_equal(
-            block, np.diag(B.rmatvec(np.ones(B.n_rows), [j])[B.offsets[j] :][: len(block)])
-        )
+        np.testing.assert_array_equal(block, np.diag(B.rmatvec(np.ones(B.n_rows), [j])[B.offsets[j] :][: len(block)]))
 
 
 @pytest.mark.parametrize("n_bins", [2, 7, 40])
@@ -260,9 +258,7 @@ def test_weights_are_shares_of_the_rows_with_a_bin(arrays, data):
 def test_integer_weights_are_repeated_rows():
     B = random_matrix(n_rows=50)
     times = np.random.default_rng(5).integers(0, 4, 50)
-    assert_close(
-        B.with_weights("counts", sample_weight=times).weights, B[np.repeat(np.arange(50), times)].weights
-    )
+    assert_close(B.with_weights("counts", sample_weight=times).weights, B[np.repeat(np.arange(50), times)].weights)
 
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e200, 1.7e308])
@@ -301,9 +297,7 @@ def test_row_selection(rows, dtype):
     missing, positions = np.arange(5) % 2 == 0, np.arange(35.0)
     B = random_matrix(n_rows=100, dtype=dtype, missing=missing, positions=positions)
     chosen = B[rows]
-    expected = BinnedMatrix(
-        B.codes[:, rows if isinstance(rows, slice) else np.array(rows, dtype=int)], B.offsets
-    )
+    expected = BinnedMatrix(B.codes[:, rows if isinstance(rows, slice) else np.array(rows, dtype=int)], B.offsets)
     assert chosen.codes.dtype == dtype
     assert chosen.codes.flags.c_contiguous
     np.testing.assert_array_equal(chosen.codes, expected.codes)
@@ -370,9 +364,7 @@ def test_memory_is_a_byte_per_entry():
 def test_read_only_memmap(tmp_path):
     expected = random_matrix()
     expected.codes.tofile(tmp_path / "codes")
-    B = BinnedMatrix(
-        np.memmap(tmp_path / "codes", np.uint8, "r", shape=expected.codes.shape), expected.offsets
-    )
+    B = BinnedMatrix(np.memmap(tmp_path / "codes", np.uint8, "r", shape=expected.codes.shape), expected.offsets)
     values = np.arange(1000.0)
     assert_same_bits(B.rmatvec(values), expected.rmatvec(values))
 
@@ -408,9 +400,7 @@ def test_wide_table_is_made_without_a_call_per_feature():
 
 def test_scipy_is_imported_only_to_make_a_csr_matrix():
     lines = "import sys, rbr.design; assert 'scipy.sparse' not in sys.modules"
-    subprocess.run(
-        [sys.executable, "-c", lines], check=True, env={"PYTHONPATH": ":".join(filter(None, sys.path))}
-    )
+    subprocess.run([sys.executable, "-c", lines], check=True, env={"PYTHONPATH": ":".join(filter(None, sys.path))})
 
 
 def test_repr():

@@ -129,9 +129,7 @@ def test_curvature_is_the_second_derivative(loss, data):
         curvature = np.ravel(loss.curvature(y, z))[k]
         hessian = np.ravel(loss.hessian_vector(y, z, direction * np.ones_like(z)))
         # A score of 1e6 has lost 10 digits of h already: y - (z + h) is what limits the identity link.
-        rounding = (
-            1e-15 * (np.abs(above).max() + np.abs(below).max() + abs(float(y[0])) + np.abs(z).max()) / h
-        )
+        rounding = 1e-15 * (np.abs(above).max() + np.abs(below).max() + abs(float(y[0])) + np.abs(z).max()) / h
         bound = loss.curvature_bound() or 1.0
         tolerance = 1e-6 * (bound + abs(curvature)) + rounding * max(bound, 1.0)
         assert abs((below[k] - above[k]) / (2 * h) - curvature) <= tolerance
@@ -262,9 +260,7 @@ def test_rows_of_weight_zero_are_not_there(loss):
         assert loss.value(*wild) == pytest.approx(loss.value(y, z, v), rel=1e-13)
         start = loss.constant_start(y, v)
         assert_allclose(loss.constant_start(wild[0], wild[2]), start, rtol=1e-13)
-        assert_allclose(
-            loss.refit_intercept(*wild, start), loss.refit_intercept(y, z, v, start), rtol=0, atol=1e-12
-        )
+        assert_allclose(loss.refit_intercept(*wild, start), loss.refit_intercept(y, z, v, start), rtol=0, atol=1e-12)
 
 
 def test_weighted_quantile_does_not_tell_weights_from_rows():
@@ -308,9 +304,7 @@ def test_intercept_is_the_minimiser(loss, start):
     assert loss.value(y, z + c, v) <= found.fun * (1 + 1e-15) + 1e-15
     # To 1e-12: the derivative changes sign within it (up to the rounding of the derivative itself).
     slope = float(v @ loss.curvature(y, z + c))
-    assert abs(float(v @ loss.residual(y, z + c))) <= 1e-12 * slope + 1e-15 * float(
-        v @ np.abs(loss.residual(y, z))
-    )
+    assert abs(float(v @ loss.residual(y, z + c))) <= 1e-12 * slope + 1e-15 * float(v @ np.abs(loss.residual(y, z)))
 
 
 @one_score
@@ -319,9 +313,7 @@ def test_constant_start_is_the_minimiser(loss):
     offset = scores(loss, 300)
     for given_offset, z in ((None, np.zeros(300)), (offset, offset)):
         c = loss.constant_start(y, v, given_offset)
-        found = minimize_scalar(
-            lambda c, z=z: loss.value(y, z + c, v), bounds=(-9, 9), options={"xatol": 1e-9}
-        )
+        found = minimize_scalar(lambda c, z=z: loss.value(y, z + c, v), bounds=(-9, 9), options={"xatol": 1e-9})
         assert c == pytest.approx(found.x, abs=1e-6)
         assert loss.value(y, z + c, v) <= found.fun + 4e-15 * abs(found.fun)
         assert abs(float(v @ loss.residual(y, z + c))) <= 1e-14 * (1 + float(v @ np.abs(y)))
@@ -359,9 +351,7 @@ def test_sums_for_the_intercept_add_up_over_rows(loss):
     def sums_at(c):
         return sum(loss.intercept_sums(y[rows], z[rows], v[rows], c) for rows in parts)
 
-    assert_allclose(
-        loss.minimize_intercept(sums_at, start), loss.refit_intercept(y, z, v, start), rtol=0, atol=1e-12
-    )
+    assert_allclose(loss.minimize_intercept(sums_at, start), loss.refit_intercept(y, z, v, start), rtol=0, atol=1e-12)
 
 
 @every_loss
@@ -441,9 +431,7 @@ def test_an_overflow_is_infinite_and_silent():
         assert get_loss("tweedie", power=1.1).value(one, 1000 * one, v) == math.inf
         assert get_loss("tweedie", power=1.9).value(one, -1000 * one, v) == math.inf
         assert get_loss("tweedie", power=1.9).value(0 * one, -1000 * one, v) == pytest.approx(-10.0)
-        assert get_loss("tweedie", power=1.9).residual(0 * one, -1000 * one)[0] == pytest.approx(
-            -np.exp(-100)
-        )
+        assert get_loss("tweedie", power=1.9).residual(0 * one, -1000 * one)[0] == pytest.approx(-np.exp(-100))
         assert get_loss("poisson").inverse_link(1000 * one)[0] == math.inf
 
 
@@ -554,9 +542,7 @@ def test_a_useless_parameter_lowers_the_loss_by_half_the_dispersion_over_n(loss)
     for _ in range(n_parameters):
         x = rng.choice([-1.0, 1.0], n)
         column = np.outer(x, [1.0, 0.0, 0.0]) if loss.name == "multinomial" else x
-        best = minimize_scalar(
-            lambda t, c=column: loss.value(y, z + t * c, v), bounds=(-1, 1), method="bounded"
-        )
+        best = minimize_scalar(lambda t, c=column: loss.value(y, z + t * c, v), bounds=(-1, 1), method="bounded")
         falls.append(before - best.fun)
     # The falls are phi / (2 n) times chi-square: their mean has a relative error of sqrt(2 / 300) = 8%.
     assert np.mean(falls) * 2 * n == pytest.approx(phi, rel=0.3)
@@ -573,9 +559,7 @@ def test_dispersion_is_one_for_a_known_variance_and_pearson_for_the_log_link():
         assert loss.dispersion(y, z, v, 50, df=5) == pytest.approx(pearson * 50 / 45, rel=1e-12)
     y, z, v = targets(get_loss("huber"), 50), scores(get_loss("huber"), 50), weights(50)
     assert get_loss("squared").dispersion(y, z, v, 50, df=0) == pytest.approx(v @ (y - z) ** 2)
-    assert get_loss("huber", delta=1e6).dispersion(y, z, v, 50, 2) == get_loss("squared").dispersion(
-        y, z, v, 50, 2
-    )
+    assert get_loss("huber", delta=1e6).dispersion(y, z, v, 50, 2) == get_loss("squared").dispersion(y, z, v, 50, 2)
     assert np.isfinite(get_loss("huber", delta=1e-9).dispersion(y, z, v, 50))
 
 
