@@ -3,8 +3,9 @@
     python benches/defaults.py --data FOLDER [--splits 5] [--only NAME ...] [--no-ebm]
 
 Tables: Adult and HR (from FOLDER), random samples of them, scikit-learn's breast cancer and diabetes, Friedman's
-function, and planted curves. Five splits, 80/20 (stratified for classes), seeds 0, 1, …; AUC for classes, R^2 for numbers.
-Every column changes one thing from the default. An Explainable Boosting Machine without pairs stands beside if installed.
+function, and planted curves. Splits 80/20 (stratified for classes), seeds 0, 1, …; AUC for classes, R^2 for numbers.
+Every column changes one thing from the default. An Explainable Boosting Machine without pairs stands beside if it is
+installed. A cell holds the mean score, its standard error, the pieces of the model and the CPU seconds of a fit.
 """
 
 import argparse
