@@ -3,9 +3,9 @@
 On few rows noise chooses the places of jumps and which of several related features enters. Fits on subsamples choose
 differently, and their average is closer to the truth than any of them. How strict those fits should be depends on the
 table (lines for all features, or few features with many pieces), and the rows that a bag left out tell: of a few
-manners of fitting those with the least out-of-bag loss are averaged. The projection then makes a model of the average that
-keeps the promised limits. A bag draws distinct rows (equal codes, target, offset), so that a row of integer weight k is
-drawn as k repeated rows are.
+manners of fitting those with the least out-of-bag loss are averaged. The projection then makes a model of the average
+that keeps the promised limits. A bag draws distinct rows (equal codes, target, offset), so that a row of integer weight
+k is drawn as k repeated rows are.
 Looks at: rbr.solver, rbr.design, rbr.constraints.  Seen by: rbr.estimators.
 """
 

@@ -24,7 +24,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def regressor(data):
-    return RBRRegressor(max_features=3, max_bins=24).fit(*data)
+    return RBRRegressor(n_bags=0, max_features=3, max_bins=24).fit(*data)
 
 
 @pytest.fixture(scope="module")
