@@ -23,7 +23,6 @@ from rbr.datasets import load_adult, load_hr, make_planted
 SETTINGS = {
     "default": {},
     "single fit": {"n_bags": 0},
-    "16 bags": {"n_bags": 16},
     "constant": {"shape": "constant"},
     "kappa 0.25": {"jump_cost": 0.25},
     "kappa 0.75": {"jump_cost": 0.75},

@@ -26,7 +26,7 @@ from rbr.solver import Solution, solve
 # Share of the distinct rows in a bag: what a bootstrap sample holds of them on average.
 BAG_SHARE = 0.632
 # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
-PROJECTION_PRICE = 0.1
+PROJECTION_PRICE = 0.25
 # Fits that are only averaged need few digits.
 BAG_TOL, BAG_MAX_ITER = 1e-3, 30
 # Out-of-bag losses after so many bags tell the ways apart well enough to go on with so few of them.

@@ -41,6 +41,8 @@ KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 DESCENT = 1e-10
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
+# Residuals that are so many times as dispersed as the noise still hold signal.
+LOUD = 1.5
 NEWTON_PER_MOVE = 4
 FIRST_FEATURES = 4
 SHIFTS_TRIED = 1
@@ -127,9 +129,19 @@ class Problem:
     def n_threads(self) -> int:
         return self.objective.n_threads
 
-    def prox(self, f: np.ndarray, step: float, constraints: BoundConstraints | None = None) -> Prox:
+    def prox(
+        self, f: np.ndarray, step: float, constraints: BoundConstraints | None = None, loudness: float = 1.0
+    ) -> Prox:
         constraints = self.constraints if constraints is None else constraints
-        return constraints.prox(f, step, self.scale, alpha=self.alpha, n_threads=self.n_threads)
+        return constraints.prox(f, step, loudness * self.scale, alpha=self.alpha, n_threads=self.n_threads)
+
+    def loudness(self, point: Point) -> float:
+        """The dispersion around a point, in units of the one that the jump cost reckons with."""
+        objective = self.objective
+        if self.constraints.jump_cost == 0 or objective.loss.name in KNOWN_DISPERSION:
+            return 1.0
+        phi = objective.loss.dispersion(objective.y, point.raw, objective.row_weights, objective.n_total, 1.0)
+        return phi / max(self.scale * objective.n_total, 1e-300)
 
     def step_from(self, point: Point, gradient: np.ndarray, step: float, constraints: BoundConstraints):
         """P(f - step * gradient), and how far it is from f."""
@@ -262,6 +274,14 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
                 stop = recorder.record(point, labels, step, residual) or iteration == max_iter
             if converged or stop or halving == MAX_STEP_HALVINGS:
                 break
+            if halving == 0 and (loudness := problem.loudness(point)) > LOUD:
+                # Most of what is left is still signal of other features. At the price of noise so loud a table takes
+                # only what is surely its own; at the final price it would buy pieces for what others explain later.
+                careful = problem.prox(point.f - longest * gradient, longest, growing, loudness)
+                if not np.array_equal(careful.labels, labels):
+                    new = accept(careful, NEWTON_PER_PROPOSAL)
+                    if new is not None:
+                        break
             if np.array_equal(found.labels, labels):
                 new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, by_at_least=0.0)
             elif not any(np.array_equal(found.labels, other) for other in refused):
