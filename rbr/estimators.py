@@ -633,7 +633,7 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         monotonic_cst=None,
         exclude=None,
         always_include=None,
-        alpha=0.0,
+        alpha=1e-4,
         n_bags="auto",
         class_weight=None,
         solver="auto",
@@ -766,7 +766,7 @@ _PARAMETERS = """max_features : int or None
     exclude, always_include : list of column names or indices, optional
         Features that are never used, and features that enter first and without paying for it.
     alpha : float
-        Ridge penalty on the tables.
+        Ridge penalty on the tables. The classifier's small default keeps the scores of pure bins finite and readable.
     n_bags : int or "auto"
         Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
