@@ -423,12 +423,13 @@ class SquaredError(_IdentityLink):
 class _Clipped(_IdentityLink):
     """A loss whose residual is straight in y - z within a zone and constant outside."""
 
+    @abstractmethod
     def _largest_residual(self) -> float:
-        raise NotImplementedError
+        """The size of the constant residual outside the zone."""
 
+    @abstractmethod
     def _zone(self) -> float:
         """Half-width of the zone around z = y in which the loss curves."""
-        raise NotImplementedError
 
     def intercept_sums(self, y, z, v, c):
         scores = z + c
@@ -853,8 +854,9 @@ class _LogLink(Loss):
 
     link: ClassVar[str] = "log"
 
+    @abstractmethod
     def _power(self) -> float:
-        raise NotImplementedError
+        """q: the variance is mean^q."""
 
     def _check_domain(self, y, used):
         self._refuse(y < 0, y, "y must be at least 0")
