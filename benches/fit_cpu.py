@@ -2,8 +2,8 @@
 
     python benches/fit_cpu.py --data FOLDER [--repeats 5]
 
-The least of the repeats counts (one repeat for the Explainable Boosting Machine, which has 4 outer bags and no pairs). A
-peer that is not installed is left out.
+The least of the repeats counts (one repeat for the Explainable Boosting Machine, which has 4 outer bags and no pairs).
+A peer that is not installed is left out.
 """
 
 import argparse

@@ -40,7 +40,7 @@ def fit_and_score(X, y, is_class: bool, max_bins: int, refine: bool, seed: int) 
     """(test score, training loss, CPU seconds)"""
     parts = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y if is_class else None)
     X_train, X_test, y_train, y_test = parts
-    estimator = (RBRClassifier if is_class else RBRRegressor)(max_bins=max_bins, refine_cuts=refine)
+    estimator = (RBRClassifier if is_class else RBRRegressor)(max_bins=max_bins, refine_cuts=refine, n_bags=0)
     start = time.process_time()
     estimator.fit(X_train, y_train)
     seconds = time.process_time() - start
