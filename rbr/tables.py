@@ -9,6 +9,7 @@ rbr.binning.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -46,7 +47,7 @@ def open_table(X: Any) -> Table:
     return table
 
 
-class Table:
+class Table(ABC):
     """What a kind of table must be able to do. `names` is None if the columns have no names."""
 
     n_rows: int
@@ -111,8 +112,9 @@ class Table:
             return columns[0][:, None]
         return np.array(columns, dtype=np.result_type(*columns)).T
 
+    @abstractmethod
     def _column(self, j: int, rows: np.ndarray | None) -> np.ndarray:
-        raise NotImplementedError
+        """Column j (of the given rows) as float32 or float64."""
 
     def has_missing(self, start: int, stop: int, rows: np.ndarray | None = None) -> np.ndarray:
         """Which of the columns start <= j < stop have a missing value (in the given rows)."""
@@ -127,12 +129,12 @@ class Table:
                 found[j - start] = rows is None or np.isnan(self.numbers(j, j + 1, rows)).any()
         return found
 
+    @abstractmethod
     def levels(self, j: int) -> tuple[list, np.ndarray]:
         """The distinct values of column j in the order of its categories, and the index of each row's value.
 
         Missing values have the index -1.
         """
-        raise NotImplementedError
 
 
 class RowsOf(Table):
@@ -145,6 +147,13 @@ class RowsOf(Table):
 
     def numbers(self, start, stop, rows=None):
         return self._table.numbers(start, stop, self._rows if rows is None else self._rows[rows])
+
+    def _column(self, j, rows):
+        return self.numbers(j, j + 1, rows)[:, 0]
+
+    def levels(self, j):
+        levels, index = self._table.levels(j)
+        return levels, index[self._rows]
 
 
 class ArrayTable(Table):
@@ -186,6 +195,9 @@ class ArrayTable(Table):
         if self._X.dtype.kind in "iub" and not isinstance(self._X, np.ma.MaskedArray):
             return np.zeros(stop - start, dtype=bool)
         return super().has_missing(start, stop, rows)
+
+    def _column(self, j, rows):
+        return self.numbers(j, j + 1, rows)[:, 0]
 
     def levels(self, j):
         column = self._X[:, j]

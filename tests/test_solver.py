@@ -408,7 +408,9 @@ def test_solve_does_not_write_into_what_it_is_given():
     start, weight, offset = np.ones(design.n_coef), np.ones(design.n_rows), np.zeros(design.n_rows)
     for array in (y, start, weight, offset):
         array.setflags(write=False)
-    rbr.solve(design, y, constraints=Constraints(3, 3), warm_start=start, sample_weight=weight, offset=offset)
+    options = {"constraints": Constraints(3, 3), "warm_start": start, "sample_weight": weight, "offset": offset}
+    solution = rbr.solve(design, y, **options)  # raises where it writes into a read-only array
+    assert (start == 1).all() and not np.shares_memory(solution.f, start)
 
 
 @pytest.mark.parametrize("shape", ["constant", "mixed", "levels", "decreasing"])
