@@ -1,6 +1,7 @@
 """The study behind the defaults: what each setting does to the held-out score, on tables from 240 to 26,000 rows.
 
-    python benches/defaults.py --data FOLDER [--splits 5] [--only NAME ...] [--no-ebm]
+    python benches/defaults.py --data FOLDER [--splits 5] [--first-seed 0] [--settings NAME ...] [--only NAME ...]
+                               [--no-ebm]
 
 Tables: Adult and HR (from FOLDER), random samples of them, scikit-learn's breast cancer and diabetes, Friedman's
 function, and planted curves. Splits 80/20 (stratified for classes), seeds 0, 1, …; AUC for classes, R^2 for numbers.
@@ -31,13 +32,13 @@ SETTINGS = {
 }
 
 
-def tables(data: str | None) -> dict:
+def tables(data: str | None, first_seed: int = 0) -> dict:
     """name -> (X, y, is it classes)."""
     found = {}
     adult, hr = load_adult(path=data), load_hr(path=data)
     found["Adult"] = adult.data, adult.target, True
     found["HR"] = hr.data, hr.target, True
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(first_seed)
     for name, table, sizes in (("Adult", adult, (500, 500, 500, 3000)), ("HR", hr, (1000,))):
         for i, size in enumerate(sizes):
             rows = rng.permutation(len(table.target))[:size]
@@ -51,8 +52,8 @@ def tables(data: str | None) -> dict:
     return found
 
 
-def splits(y, is_classes: bool, n_splits: int):
-    for seed in range(n_splits):
+def splits(y, is_classes: bool, n_splits: int, first_seed: int):
+    for seed in range(first_seed, first_seed + n_splits):
         yield train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y if is_classes else None)
 
 
@@ -60,10 +61,10 @@ def take(X, rows):
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def score(make, X, y, is_classes: bool, n_splits: int) -> tuple[float, float, float, float]:
+def score(make, X, y, is_classes: bool, n_splits: int, first_seed: int = 0) -> tuple[float, float, float, float]:
     """Mean and standard error of the score, mean number of pieces, CPU seconds of a fit."""
     scores, pieces, seconds = [], [], 0.0
-    for train, test in splits(y, is_classes, n_splits):
+    for train, test in splits(y, is_classes, n_splits, first_seed):
         start = time.process_time()
         model = make(is_classes).fit(take(X, train), y[train])
         seconds += time.process_time() - start
@@ -97,19 +98,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="folder with adult.csv.gz and hr.csv.gz")
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="of the splits, and the seed of the samples")
+    parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--only", nargs="*", help="words that a table's name must hold one of")
     parser.add_argument("--no-ebm", action="store_true")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    columns = contenders(not args.no_ebm)
+    columns = {k: v for k, v in contenders(not args.no_ebm).items() if k in args.settings or k not in SETTINGS}
     print("| table | " + " | ".join(columns) + " |")
     print("|---|" + "---:|" * len(columns))
-    for name, (X, y, is_classes) in tables(args.data).items():
+    for name, (X, y, is_classes) in tables(args.data, args.first_seed).items():
         if args.only and not any(word in name for word in args.only):
             continue
         cells = []
         for make in columns.values():
-            mean, error, pieces, seconds = score(make, X, np.asarray(y), is_classes, args.splits)
+            mean, error, pieces, seconds = score(make, X, np.asarray(y), is_classes, args.splits, args.first_seed)
             size = "" if np.isnan(pieces) else f", {pieces:.0f} p"
             cells.append(f"{mean:.4f} ± {error:.4f}{size}, {seconds:.1f} s")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
