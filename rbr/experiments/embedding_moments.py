@@ -152,7 +152,7 @@ def large_vectors() -> dict[str, np.ndarray]:
     vectors = {
         "inside one block": np.r_[np.ones(BLOCK_SIZE), np.zeros(n_features - BLOCK_SIZE)],
         "inside two blocks": np.r_[np.ones(2 * BLOCK_SIZE), np.zeros(n_features - 2 * BLOCK_SIZE)],
-        "Gaussian": rng.normal(size=n_features),
+        "spread over all blocks": rng.normal(size=n_features),
         "one non-zero per block": np.where(np.arange(n_features) % BLOCK_SIZE == 0, 1.0, 0.0),
     }
     return {name: vector / np.linalg.norm(vector) for name, vector in vectors.items()}
@@ -423,13 +423,15 @@ COLORS = {
 
 def draw(numbers: dict[str, Any], figure: Figure) -> None:
     """Moments of large vectors, distances of digits, and CPU time."""
-    figure.set_size_inches(13, 4.2)
-    left, middle, right = figure.subplots(1, 3, width_ratios=(1.15, 1, 1))
+    figure.set_size_inches(14, 4.8)
+    figure.set_layout_engine("constrained")
+    left, middle, right = figure.subplots(1, 3)
     z = _half_widths(numbers)
     _draw_large(numbers["large"], z, left)
     _draw_digits(numbers["digits"], z, middle)
     _draw_speed(numbers["speed"], right)
-    figure.tight_layout()
+    figure.legend(*middle.get_legend_handles_labels(), loc="outside lower left", ncols=4, fontsize=9, frameon=False)
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=3, fontsize=9, frameon=False)
 
 
 def _draw_large(large: list[dict[str, Any]], z: float, axes) -> None:
@@ -440,14 +442,12 @@ def _draw_large(large: list[dict[str, Any]], z: float, axes) -> None:
         errors = [z * entry[method]["error"] for entry in large] / unit
         exact = [entry[method]["closed_form"] for entry in large] / unit
         color = COLORS[method]
-        axes.errorbar(means, places, xerr=errors, fmt="o", ms=4, color=color, capsize=3, label=METHODS[method])
+        axes.errorbar(means, places, xerr=errors, fmt="o", ms=4, color=color, capsize=3)
         axes.plot(exact, places, "|", ms=16, color=color)
     axes.set_yticks(np.arange(len(large))[::-1], [entry["vector"] for entry in large])
     axes.set_xlabel("E[(||S v||² − 1)²] in units of 2/m")
-    axes.set_title("20 blocks of 64: bar = exact, dot = Monte Carlo", fontsize=10)
-    axes.set_ylim(-0.5, len(large) - 0.1)
+    axes.set_title("Vectors of 20 blocks (bar: exact, dot: Monte Carlo)", fontsize=10)
     axes.set_xlim(left=-0.05)
-    axes.legend(fontsize=8, loc="upper center", ncols=2, frameon=False)
 
 
 def _draw_digits(sizes: list[dict[str, Any]], z: float, axes) -> None:
@@ -471,18 +471,21 @@ def _draw_digits(sizes: list[dict[str, Any]], z: float, axes) -> None:
     axes.minorticks_off()
     axes.set_xlabel("m, components")
     axes.set_ylabel("mean squared error in units of 2/m")
-    axes.set_title("Distances of digits: line = exact, dot = Monte Carlo", fontsize=10)
-    axes.legend(fontsize=8, frameon=False)
+    axes.set_title("Distances of digits (line: exact, dot: Monte Carlo)", fontsize=10)
 
 
 def _draw_speed(speed: dict[str, Any], axes) -> None:
     methods = list(METHODS)[::-1]
     places = np.arange(len(methods))
-    kinds = {"fit": "fit", "dense": "transform, dense rows", "sparse": "transform, sparse rows"}
-    for k, (kind, label) in enumerate(kinds.items()):
-        axes.barh(places + 0.27 * (1 - k), [1e3 * speed[m][kind] for m in methods], height=0.25, label=label)
+    kinds = {
+        "fit": ("fit", "0.75"),
+        "dense": ("transform, dense rows", "0.5"),
+        "sparse": ("transform, sparse rows", "0.2"),
+    }
+    for k, (kind, (label, gray)) in enumerate(kinds.items()):
+        milliseconds = [1e3 * speed[method][kind] for method in methods]
+        axes.barh(places + 0.27 * (1 - k), milliseconds, height=0.25, color=gray, label=label)
     axes.set_yticks(places, [METHODS[m] for m in methods], fontsize=8)
     axes.set_xscale("log")
     axes.set_xlabel("CPU milliseconds")
     axes.set_title(f"{speed['n_vectors']} vectors of 1280, m = {speed['n_components']}", fontsize=10)
-    axes.legend(fontsize=8, frameon=False)
