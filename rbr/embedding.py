@@ -10,7 +10,7 @@ entries +-1 / sqrt(s) with independent signs. Two ways to place them (paper, sec
 So SparseJL is the case of blocks of one column, and one class serves both. The signs are kept as 8-bit integers in a
 CSR array of shape (d, m): 5 bytes per entry where floats need 12. Products are SciPy's: S is laid out by features,
 so each feature's values are read once, and the rows of X go in slabs that stay in cache. A compiled kernel was tried
-and left out: it was at most 1.6 times as fast with 64-bit floats, and slower with 32-bit ones.
+and left out: it was 1.6 times as fast at best, and slower with 32-bit floats and many non-zeros.
 Looks at: rbr.checks, numpy, scipy, scikit-learn.
 """
 
@@ -37,7 +37,7 @@ FLOATS = [np.float64, np.float32]
 SLAB_ENTRIES = 2**17
 SMALLEST_SLAB = 64
 
-# The scratch array of a draw is at most this large, unless a single block needs more.
+# The scratch array of a draw is at most this large, or as large as what is drawn.
 SCRATCH_ENTRIES = 2**20
 
 
@@ -150,7 +150,7 @@ def _draw_without_replacement(rng: np.random.Generator, n_draws: int, n_picks: i
     scratch array is never set back.
     """
     picks = np.empty((n_draws, n_picks), dtype=np.int32)
-    n_together = min(n_draws, max(1, SCRATCH_ENTRIES // n_items))
+    n_together = min(n_draws, max(1, max(SCRATCH_ENTRIES, n_draws * n_picks) // n_items))
     scratch = np.tile(np.arange(n_items, dtype=np.int32), (n_together, 1))
     for first in range(0, n_draws, n_together):
         last = min(first + n_together, n_draws)

@@ -80,11 +80,10 @@ def test_a_whole_block_is_a_binning():
         assert_array_equal(used[:, first : first + 4].sum(axis=1), 1)
 
 
-@pytest.mark.parametrize(("n_together", "scratch"), [(1, 1), (7, 35), (400, 2**20)])
-def test_draws_are_uniform(monkeypatch, n_together, scratch):
+@pytest.mark.parametrize("scratch", [1, 2**20])
+def test_draws_are_uniform(monkeypatch, scratch):
     """All ordered pairs of 5 items are as likely, also where a shuffle starts from where the last one ended."""
     monkeypatch.setattr("rbr.embedding.SCRATCH_ENTRIES", scratch)
-    assert max(1, scratch // 5) >= n_together
     n_draws = 4000
     picks = _draw_without_replacement(np.random.default_rng(0), n_draws, 2, 5)
     assert (picks[:, 0] != picks[:, 1]).all()
