@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING
 # Every public name and the module it lives in; a name that is itself a module stands for that module.
 _HOMES = {
     "AdditiveModel": "rbr.model",
+    "BinnedEmbedding": "rbr.embedding",
     "BinnedMatrix": "rbr.design",
     "Binner": "rbr.binning",
     "Bootstrap": "rbr.uncertainty",
     "Constraints": "rbr.constraints",
     "RBRClassifier": "rbr.estimators",
     "RBRRegressor": "rbr.estimators",
+    "SparseJL": "rbr.embedding",
     "baselines": "rbr.baselines",
     "cli": "rbr.cli",
     "datasets": "rbr.datasets",
+    "embedding": "rbr.embedding",
     "load": "rbr.model_io",
     "losses": "rbr.losses",
     "plotting": "rbr.plotting",
@@ -34,6 +37,7 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr import baselines as baselines
     from rbr import cli as cli
     from rbr import datasets as datasets
+    from rbr import embedding as embedding
     from rbr import losses as losses
     from rbr import plotting as plotting
     from rbr import reference as reference
@@ -42,6 +46,8 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr.binning import Binner as Binner
     from rbr.constraints import Constraints as Constraints
     from rbr.design import BinnedMatrix as BinnedMatrix
+    from rbr.embedding import BinnedEmbedding as BinnedEmbedding
+    from rbr.embedding import SparseJL as SparseJL
     from rbr.estimators import RBRClassifier as RBRClassifier
     from rbr.estimators import RBRRegressor as RBRRegressor
     from rbr.model import AdditiveModel as AdditiveModel
