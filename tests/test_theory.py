@@ -108,7 +108,7 @@ def test_blocks_of_few_and_many_bins_compete_by_their_norms():
 
 def test_knapsack_against_every_choice():
     rng = np.random.default_rng(0)
-    for budget in (0, 1, 3, 12):
+    for budget in (0, 1, 2, 3, 12):
         gains = np.vstack([np.zeros(5), np.sort(rng.exponential(size=(2, 5)), axis=0)])
         totals = {
             units: sum(gains[u, j] for j, u in enumerate(units))

@@ -284,6 +284,12 @@ def sample_scale(cone: Cone) -> float:
 def _knapsack(gains: np.ndarray, budget: int) -> np.ndarray:
     """How many units each item takes so that the gains are largest: gains[u, j] for u units, sum of units <= budget."""
     n_choices, n_items = gains.shape
+    if n_items > (n_choices - 1) * budget > 0:
+        # Among the `budget` best of a column one is always free for an item that is not among them: it never gets in.
+        hopeful = np.unique(np.argsort(-gains[1:], axis=1, kind="stable")[:, :budget])
+        units = np.zeros(n_items, dtype=np.int64)
+        units[hopeful] = _knapsack(gains[:, hopeful], budget)
+        return units
     best = np.zeros(budget + 1)
     taken = np.zeros((n_items, budget + 1), dtype=np.int64)
     for j in range(n_items):
