@@ -1,16 +1,17 @@
 """Item 10. Gaussian complexity of C (paper, definition D.1, theorems D.2 to D.4).
 
-omega(C) = E ||P_C(g)||^2 by Monte Carlo over a grid of shapes, bins, pieces, features used and features, with cases of
-distinct s_L,j and b_j. For each case the constant c that makes the bound an equality: omega / sumtop_{s_G}(s_L,j log b_j +
-log p).
+omega(C) = E ||P_C(g)||^2 by Monte Carlo over a grid of shapes, bins, pieces, features used and features, with cases
+of distinct s_L,j and b_j. For each case the constant c that makes the bound an equality: omega / sumtop_{s_G}(s_L,j
+log b_j + log p).
 
-The theorems state bounds with "some absolute constant", so what can fail is that no constant serves all sizes. That c of
-the larger cases is no larger than that of the smaller would be too strict: c may rise to a limit (for one frequency out of
-b - 1 it tends to 2). Rules, fixed before the full run:
+The theorems state bounds with "some absolute constant", so what can fail is that no constant serves all sizes. That c
+of the larger cases is no larger than that of the smaller would be too strict: c may rise to a limit (for one
+frequency out of b - 1 it tends to 2). Rules, fixed before the full run:
 - Theorem D.2: "yes" if omega grows with the bound by an exponent of at most 1.15 (1 and the margin of
-  rbr.experiments.scaling) for each shape; "partly" for some shapes; else "no". Theorem D.4 likewise, omega(S) in s_L log b.
-- Theorem D.3: "yes" if the upper ends of omega obey (sqrt(sumtop omega(S_j)) + 2 sqrt(s_G log p))^2 in all cases, 2 being
-  the factor of the proof's last display; "partly" in at least half of them; else "no".
+  rbr.experiments.scaling) for each shape; "partly" for some shapes; else "no". Theorem D.4 likewise, omega(S) in s_L
+  log b.
+- Theorem D.3: "yes" if the upper ends of omega obey (sqrt(sumtop omega(S_j)) + 2 sqrt(s_G log p))^2 in all cases, 2
+  being the factor of the proof's last display; "partly" in at least half of them; else "no".
 """
 
 from __future__ import annotations

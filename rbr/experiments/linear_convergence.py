@@ -12,8 +12,8 @@ Rules, fixed before measuring.
 - Floor, binomial: likewise -1/2 (eta = (n0 / n)^(1/2)), at the higher noise, over the n at which the rate was fitted.
 - Floor, regular: "yes" if the floor is at most 2 ||z|| in every run at these n (eta = 2), for both kinds of noise.
 - Theorem 3.2, first bound: it promises convergence to the minimiser over C also where the gradient there is not zero.
-  "yes" if the iteration reaches it without noise at these n and in rbr.theory.two_minimisers; "partly" if only without
-  noise.
+  "yes" if the iteration reaches it without noise at these n and in rbr.theory.two_minimisers; "partly" if only
+  without noise.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Item 9. How many rows Algorithm 1 needs (paper, theorem 3.4: n0 = c s_L s_G log p_bin).
 
-Runs without noise: y = X_bin beta_true, beta_true a random unit vector of C with s_G blocks of equal norm. A run succeeds if
-it ends with exactly the true features and an error of at most 1%. Maps over (n, s_G) and (n, s_L), a shorter one over
-(n, p), for both binnings. The transition is the n at which half of the runs succeed, between the measured n by the logarithm of
-n.
+Runs without noise: y = X_bin beta_true, beta_true a random unit vector of C with s_G blocks of equal norm. A run
+succeeds if it ends with exactly the true features and an error of at most 1%. Maps over (n, s_G) and (n, s_L), a
+shorter one over (n, p), for both binnings. The transition is the n at which half of the runs succeed, between the
+measured n by the logarithm of n.
 
-Rule, fixed before measuring, for each binning over all sizes of the three maps: the exponent of the transition in
-s_L s_G log p_bin is 1 by the rule of rbr.experiments.scaling, and the maps collapse: transition / (s_L s_G log p_bin) varies by at
-most a factor 2. "yes" if both hold; "partly" if one does or if the exponent only has the sign; else "no".
+Rule, fixed before measuring, for each binning over all sizes of the three maps: the exponent of the transition in s_L
+s_G log p_bin is 1 by the rule of rbr.experiments.scaling, and the maps collapse: transition / (s_L s_G log p_bin)
+varies by at most a factor 2. "yes" if both hold; "partly" if one does or if the exponent only has the sign; else
+"no".
 """
 
 from __future__ import annotations
