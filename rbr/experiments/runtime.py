@@ -136,8 +136,8 @@ def judge(numbers: dict) -> list[Claim]:
         Claim(
             "The gradient dominates an iteration while max b log p_bin < O(n) (section 3.2)",
             f"share of the projection: merging {shares['merging'].min():.0%} to {shares['merging'].max():.0%}; rbr's "
-            f"exact search without hopeless tables {shares['projection'].min():.0%} to {shares['projection'].max():.0%}, "
-            f"median {np.median(shares['projection']):.0%}",
+            f"exact search, hopeless tables left out, {shares['projection'].min():.0%} to "
+            f"{shares['projection'].max():.0%}, median {np.median(shares['projection']):.0%}",
             "yes" if small == 1 else "partly" if small >= 0.5 else "no",
         ),
     ]
