@@ -30,7 +30,7 @@ from scipy.stats import norm as normal
 from rbr import theory
 from rbr.binning import Binner
 from rbr.experiments.item import Claim, Setting
-from rbr.experiments.scaling import fit_power_law, label, plain_ticks
+from rbr.experiments.scaling import fit_power_law, label, log_scale, plain_ticks
 from rbr.panels import CLASS_COLORS, QUIET_COLOR
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ def draw(numbers: dict, figure: Figure) -> None:
     left.plot(
         wide, np.sqrt(wide / (2 * np.e * np.log(wide))), color=QUIET_COLOR, linewidth=1, label="sqrt(b / (2e log b))"
     )
-    left.set(xscale="log", yscale="log")
+    left.set(xscale="log")
+    log_scale(left, "y")
     plain_ticks(left, "x", [case["b"] for case in cases], 6)
     label(left, "Subgaussian norm of one block", "bins b", "norm")
     left.legend(fontsize=7, frameon=False)

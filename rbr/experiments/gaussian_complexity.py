@@ -23,7 +23,7 @@ import numpy as np
 from rbr import theory
 from rbr.constraints import Constraints
 from rbr.experiments.item import Claim, Setting, Verdict
-from rbr.experiments.scaling import MARGIN, fit_power_law, label, told
+from rbr.experiments.scaling import MARGIN, fit_power_law, label, log_scale, told
 from rbr.panels import CLASS_COLORS, QUIET_COLOR
 
 if TYPE_CHECKING:
@@ -165,9 +165,11 @@ def draw(numbers: dict, figure: Figure) -> None:
             )  # fmt: skip
     ends = np.array([min(c["bound"] for c in numbers["cases"]), max(c["bound"] for c in numbers["cases"])])
     left.plot(ends, ends, color=QUIET_COLOR, linestyle=":", linewidth=1.2, label="c = 1")
-    left.set(xscale="log", yscale="log")
+    log_scale(left, "x")
+    log_scale(left, "y")
     label(left, "omega(C), 95% intervals", "sumtop(s_L,j log b_j + log p)", "omega(C)")
-    middle.set(xscale="log", ylim=(0, None))
+    log_scale(middle, "x")
+    middle.set(ylim=(0, None))
     label(middle, "The constant that makes the bound tight", "sumtop(s_L,j log b_j + log p)", "omega(C) / bound")
     right.set(xscale="log", ylim=(0, None))
     ticks = sorted({case["b"] for case in numbers["cases"] if case["b"] is not None})

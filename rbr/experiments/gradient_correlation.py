@@ -3,6 +3,9 @@
 eps_R of squared loss over C - C is searched for on regular and binomial designs: against n, and at one n against s_G,
 s_L, b and p one at a time. On designs of the same kind Algorithm 1 is run from zero without noise.
 
+The probability of theorem 3.4 is looked at where eps_R has a closed form: two features of two bins and s_G = 1, where
+X_bin' X_bin differs from the identity on tables of mean zero by one number, the mean of n random signs.
+
 What a search finds bounds eps_R from below, so the n from which 2 eps_R < 1 is seen is optimistic.
 
 Rules, fixed before measuring. A run converges linearly if its error falls to 1e-6 of the start within 200 steps.
@@ -11,6 +14,9 @@ Rules, fixed before measuring. A run converges linearly if its error falls to 1e
 - eps_R against s_L s_G log p_bin over all sizes: likewise 1/2.
 - Theorem 3.2, second bound without noise: "yes" if at every n where 2 eps_R < 1 was seen in all instances all runs
   converged linearly, with a rate of at most 2 eps_R; "partly" if they converged at another rate; else "no".
+- Theorem 3.4, "with probability 1 - exp(-Cn)": P(eps_R > 2 n^(-1/2)) for the closed form. "yes" if its logarithm
+  falls in proportion to n, by an exponent within the margin of 1; "no" if the probability at the largest n is more
+  than half of that at the smallest; else "partly".
 """
 
 from __future__ import annotations
@@ -18,16 +24,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.stats import binom
 
 from rbr import theory
 from rbr.constraints import Constraints
-from rbr.experiments.item import Claim, Setting
+from rbr.experiments.item import Claim, Setting, Verdict
 from rbr.experiments.scaling import (
     BINNING_STYLES,
+    MARGIN,
     draw_reference,
     fit_power_law,
     label,
     least,
+    log_scale,
     plain_ticks,
     pooled,
     told,
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
 
 BASE = {"p": 20, "b": 8, "s_G": 3, "s_L": 3}
 RESOLUTION, N_STEPS = 1e-6, 200
+DEVIATION = 2.0
 NAMES = {"s_G": "s_G", "s_L": "s_L", "b": "bins", "p": "features"}
 MARKERS = {"s_G": "o", "s_L": "s", "b": "^", "p": "D"}
 
@@ -49,7 +59,7 @@ def cone_of(p: int, b: int, s_G: int, s_L: int) -> theory.Cone:
 
 
 def measure(setting: Setting) -> dict:
-    rows = setting.pick([60, 120, 240, 480, 960, 1920, 3840, 7680, 15360], [120, 480, 1920, 7680])
+    rows = setting.pick([30, 60, 120, 240, 480, 960, 1920, 3840, 7680, 15360], [30, 120, 480, 1920, 7680])
     n_instances, n_starts, n_runs = setting.pick((6, 10, 40), (2, 2, 8))
     n_at_sizes = setting.pick(7680, 3840)
     others = setting.pick(
@@ -65,7 +75,24 @@ def measure(setting: Setting) -> dict:
     ]
     found = setting.map(_one_case, tasks)
     names = [name for name, _, _ in cases for _ in BINNING_STYLES]
-    return {"cases": [{"varied": name, **case} for name, case in zip(names, found, strict=True)]}
+    signs = [100, 1_000, 10_000, 100_000]
+    return {
+        "cases": [{"varied": name, **case} for name, case in zip(names, found, strict=True)],
+        "signs": {"rows": signs, "probabilities": [probability_beyond(n, DEVIATION) for n in signs]},
+    }
+
+
+def probability_beyond(n: int, deviation: float) -> float:
+    """P(|mean of n random signs| > deviation / sqrt(n)), exactly.
+
+    Examples
+    --------
+    >>> probability_beyond(4, 1.5)  # all four alike
+    0.125
+    """
+    # The sum 2 k - n is beyond in absolute value if k < (n - deviation sqrt(n)) / 2, or as many on the other side.
+    fewest = int(np.ceil((n - deviation * np.sqrt(n)) / 2)) - 1
+    return float(2 * binom.cdf(fewest, n, 0.5))
 
 
 def _one_case(binning: str, n: int, size: dict, n_instances: int, n_starts: int, n_runs: int, rng) -> dict:
@@ -120,6 +147,13 @@ def judge(numbers: dict) -> list[Claim]:
         for cases in against_size.values()
         for case in cases
     ]
+    smaller = [
+        np.mean(one["epsilons"]) <= np.mean(other["epsilons"])
+        for one, other in zip(
+            *(against_n[binning] + against_size[binning] for binning in ("regular", "binomial")), strict=True
+        )
+    ]
+    signs = numbers["signs"]
     lower = "a search: every eps_R here is a lower bound of the supremum, and the smallest n is optimistic"
     return [
         Claim(
@@ -133,6 +167,10 @@ def judge(numbers: dict) -> list[Claim]:
             "; ".join(f"{binning}: exponent {told(law)}" for binning, law in in_scale.items())
             + f"; eps_R / sqrt(s_L s_G log p_bin / n) between {min(constants):.2f} and {max(constants):.2f}",
             least([verdict(law["exponent"], 0.5) for law in in_scale.values()]),
+            (
+                f"regular binning has the smaller eps_R in {sum(smaller)} of {len(smaller)} sizes: its extra "
+                "condition, n >= c s_G^2 max b log p_bin, comes from the proof and is not seen",
+            ),
         ),
         Claim(
             "2 eps_R < 1 gives linear convergence at rate 2 eps_R (theorem 3.2)",
@@ -140,7 +178,23 @@ def judge(numbers: dict) -> list[Claim]:
             least(agreement),
             ("the condition is sufficient, not necessary: without noise runs converge linearly long before it is met",),
         ),
+        Claim(
+            "The rate (n0 / n)^(1/2) holds with probability 1 - exp(-Cn) (theorem 3.4)",
+            "two features of two bins: P(eps_R > 2 n^(-1/2)) = "
+            + ", ".join(
+                f"{chance:.4f} at n = {n}" for n, chance in zip(signs["rows"], signs["probabilities"], strict=True)
+            ),
+            _falls_exponentially(signs["rows"], signs["probabilities"]),
+            ("a deviation that itself shrinks like n^(-1/2) keeps its probability, about exp(-C n0), at every n",),
+        ),
     ]
+
+
+def _falls_exponentially(rows: list[int], probabilities: list[float]) -> Verdict:
+    if probabilities[-1] > probabilities[0] / 2:
+        return "no"
+    law = fit_power_law(rows, [-np.log(max(chance, 1e-300)) for chance in probabilities])
+    return "yes" if abs(law["exponent"] - 1) <= MARGIN else "partly"
 
 
 def draw(numbers: dict, figure: Figure) -> None:
@@ -170,7 +224,8 @@ def draw(numbers: dict, figure: Figure) -> None:
     left.axhline(0.5, color=QUIET_COLOR, linewidth=0.8)
     left.annotate("2 eps_R = 1", (cases[0]["n"], 0.5), (0, 3), textcoords="offset points", fontsize=7)
     draw_reference(left, *zip(*points, strict=True), -0.5, "slope -1/2")
-    left.set(xscale="log", yscale="log")
+    left.set(xscale="log")
+    log_scale(left, "y")
     plain_ticks(left, "x", [case["n"] for case in cases], 5)
     label(left, "eps_R against the rows", "rows n", "eps_R, from below")
     left.legend(fontsize=6.5, frameon=False)
@@ -192,7 +247,8 @@ def draw(numbers: dict, figure: Figure) -> None:
                 label=f"{NAMES[varied]} varied" if filled else None,
             )
     draw_reference(middle, xs, ys, 0.5, "slope 1/2")
-    middle.set(xscale="log", yscale="log")
+    log_scale(middle, "x")
+    log_scale(middle, "y")
     label(middle, "eps_R against the sizes (filled: regular)", "s_L s_G log p_bin / n", "eps_R, from below")
     middle.legend(fontsize=6.5, frameon=False)
 

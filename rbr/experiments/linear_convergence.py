@@ -31,6 +31,7 @@ from rbr.experiments.scaling import (
     fit_power_law,
     label,
     least,
+    log_scale,
     plain_ticks,
     pooled,
     told,
@@ -180,10 +181,11 @@ def draw(numbers: dict, figure: Figure) -> None:
         (right, floors, "Floor with noise", "||beta - beta_true|| / ||z|| at rest"),
     ):
         draw_reference(axes, *zip(*points, strict=True), -0.5, "slope -1/2")
-        axes.set(xscale="log", yscale="log")
+        axes.set(xscale="log")
+        log_scale(axes, "y")
         plain_ticks(axes, "x", [case["n"] for case in cases], 5)
         label(axes, title, "rows n", y)
-        axes.legend(fontsize=6.5, frameon=False)
+        axes.legend(fontsize=6.5, frameon=False, loc="lower left" if axes is right else "best")
     figure.tight_layout()
 
 

@@ -20,7 +20,17 @@ import numpy as np
 
 from rbr import theory
 from rbr.experiments.item import Claim, Setting
-from rbr.experiments.scaling import MARGIN, draw_reference, fit_power_law, label, plain_ticks, pooled, told, verdict
+from rbr.experiments.scaling import (
+    MARGIN,
+    draw_reference,
+    fit_power_law,
+    label,
+    log_scale,
+    plain_ticks,
+    pooled,
+    told,
+    verdict,
+)
 from rbr.panels import CLASS_COLORS, QUIET_COLOR
 
 if TYPE_CHECKING:
@@ -125,10 +135,9 @@ def draw(numbers: dict, figure: Figure) -> None:
             label="block norms, from above",
         )  # fmt: skip
         draw_reference(axes, x, found.mean(axis=1), exponent, text)
-        axes.set(xscale="log", yscale="log")
+        axes.set(xscale="log")
+        log_scale(axes, "y")
         plain_ticks(axes, "x", x)
-        axes.yaxis.set_minor_formatter("{x:g}")
-        axes.tick_params(axis="y", which="minor", labelsize=6)
     label(left, "Regular - binomial, against the rows", "rows n", "max ||(B - S) v||")
     label(middle, "… against the features used", "s_G", "max ||(B - S) v||")
     for name, style in STYLES.items():
@@ -139,10 +148,8 @@ def draw(numbers: dict, figure: Figure) -> None:
         )  # fmt: skip
     bounds = [case["bound"] for case in numbers["cases"]]
     draw_reference(right, bounds, [np.mean(case["found"]) for case in numbers["cases"]], 1.0, "slope 1")
-    right.set(xscale="log", yscale="log")
-    for axis in (right.xaxis, right.yaxis):
-        axis.set_minor_formatter("{x:g}")
-    right.tick_params(which="minor", labelsize=6)
+    log_scale(right, "x")
+    log_scale(right, "y")
     label(right, "… against the bound", "(s_G^2 log p_bin b / n)^(1/4)", "max ||(B - S) v||")
     for axes in (left, middle, right):
         axes.legend(fontsize=7, frameon=False)

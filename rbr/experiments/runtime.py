@@ -27,7 +27,7 @@ import numpy as np
 from rbr import theory
 from rbr.constraints import Constraints
 from rbr.experiments.item import Claim, Setting
-from rbr.experiments.scaling import draw_reference, fit_power_law, label, plain_ticks, told, verdict
+from rbr.experiments.scaling import draw_reference, fit_power_law, label, log_scale, plain_ticks, told, verdict
 from rbr.panels import CLASS_COLORS
 
 if TYPE_CHECKING:
@@ -153,7 +153,8 @@ def draw(numbers: dict, figure: Figure) -> None:
             axes.plot(x, [1e3 * case[part] for case in cases], markersize=4, linewidth=1.2, label=title, **style)
         if name in ("n", "p"):
             draw_reference(axes, x, [1e3 * case["gradient"] for case in cases], 1.0, "slope 1")
-        axes.set(xscale="log", yscale="log")
+        axes.set(xscale="log")
+        log_scale(axes, "y")
         plain_ticks(axes, "x", x, 4)
         label(axes, f"against {text.split()[0]}", text, "CPU milliseconds" if name == "n" else "")
     panels[0].legend(fontsize=6.5, frameon=False)

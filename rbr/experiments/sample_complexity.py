@@ -20,7 +20,7 @@ import numpy as np
 from rbr import theory
 from rbr.experiments.gradient_correlation import cone_of
 from rbr.experiments.item import Claim, Setting
-from rbr.experiments.scaling import BINNING_STYLES, draw_reference, fit_power_law, label, told, verdict
+from rbr.experiments.scaling import BINNING_STYLES, draw_reference, fit_power_law, label, log_scale, told, verdict
 from rbr.panels import TRUE_COLOR
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def draw(numbers: dict, figure: Figure) -> None:
                 markerfacecolor="white" if name == "s_L" else None,
             )  # fmt: skip
         draw_reference(third, [line["scale"] for line in lines], [line["transition"] for line in lines], 1.0, "slope 1")
-        third.set(xscale="log", yscale="log")
+        log_scale(third, "x")
+        log_scale(third, "y")
         label(third, f"{binning}: transition", "s_L s_G log p_bin", "n at which half succeed")
         third.legend(fontsize=7, frameon=False)
     figure.tight_layout()

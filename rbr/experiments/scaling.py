@@ -106,6 +106,17 @@ def plain_ticks(axes: Axes, which: str, values: Sequence[float], n_most: int = 6
     axis.set_ticks([], minor=True)
 
 
+def log_scale(axes: Axes, which: str) -> None:
+    """A logarithmic axis with ticks at 1, 2 and 5 times powers of ten, written out; as many as fit."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
+
+
 def draw_reference(axes: Axes, x: Sequence[float], y: Sequence[float], exponent: float, text: str) -> None:
     """A grey line of a given exponent on logarithmic axes, through the geometric middle of the points."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
