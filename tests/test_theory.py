@@ -202,6 +202,21 @@ def test_rows_have_identity_covariance_on_the_zero_mean_subspace():
 
 
 @pytest.mark.parametrize("binning", ["regular", "binomial"])
+def test_mean_squared_length_of_a_prediction(binning):
+    """E ||X_bin beta||^2 is ||beta||^2 for tables of mean zero, and more by the products of the means for others."""
+    n_bins, rng = np.array([3, 4, 6]), np.random.default_rng(0)
+    beta = rng.normal(size=13)
+    means = np.array([block.mean() for block in np.split(beta, [3, 7])])
+    centred = beta - np.repeat(means, n_bins)
+    cross = np.sum(np.sqrt(n_bins) * means) ** 2 - np.sum(n_bins * means**2)
+    for table, expected in ((centred, centred @ centred), (beta, beta @ beta + cross)):
+        designs = (theory.random_design(12, n_bins, binning, rng).tocsr() for _ in range(3000))
+        lengths = np.array([np.sum((X @ table) ** 2) for X in designs])
+        assert lengths.mean() == pytest.approx(expected, abs=4 * lengths.std() / np.sqrt(3000))
+    assert abs(cross) > 0.2 * (beta @ beta)
+
+
+@pytest.mark.parametrize("binning", ["regular", "binomial"])
 def test_binning_of_continuous_features_gives_the_designs_that_are_drawn(binning):
     """How often two rows share a bin: 1/b if rows are independent, (n/b - 1)/(n - 1) if bins are equal."""
     n, b, n_draws = 6, 3, 4000
