@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import idct
-from scipy.stats import norm as normal
 
 from rbr.checks import check_choice, check_int, check_vector
 from rbr.constraints import BoundConstraints, Constraints
@@ -45,7 +45,7 @@ class Estimate:
         (2.0, 1.1316)
         """
         draws = np.asarray(draws, dtype=np.float64)
-        half = normal.ppf((1 + level) / 2) * draws.std(ddof=1) / np.sqrt(len(draws))
+        half = NormalDist().inv_cdf((1 + level) / 2) * draws.std(ddof=1) / np.sqrt(len(draws))
         return cls(float(draws.mean()), float(draws.mean() - half), float(draws.mean() + half))
 
 
