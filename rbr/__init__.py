@@ -30,6 +30,7 @@ _HOMES = {
     "reference": "rbr.reference",
     "show_versions": "rbr._show_versions",
     "solve": "rbr.solver",
+    "theory": "rbr.theory",
     "use_backend": "rbr._backend",
 }
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr import losses as losses
     from rbr import plotting as plotting
     from rbr import reference as reference
+    from rbr import theory as theory
     from rbr._backend import use_backend as use_backend
     from rbr._show_versions import show_versions as show_versions
     from rbr.binning import Binner as Binner

@@ -1,0 +1,56 @@
+"""The quantities of the paper's theory, computed: how its sets, designs and iterations in fact behave.
+
+Everything here speaks the paper's language: beta in the plain norm, X_bin with the entries sqrt(b_j / n), and squared
+loss with the gradient X_bin' (X_bin beta - y). In rbr's own language beta^j is the table f_j times sqrt(n / b_j), and
+the weights are uniform. Where a supremum over a set that is not convex is asked for, a search finds a lower bound of it
+and says so; where a bound from above is cheap, it stands beside it.
+
+cones         C and C - C, exact projections onto both, Gaussian complexity (definition and bound of appendix D)
+designs       regular and binomial designs, the law of a row (appendix E), the coupling of the two
+correlation   restricted gradient correlation (definition 3.1)
+iteration     Algorithm 1 from zero, its rate and its floor (theorems 3.2 and 3.4)
+
+Looks at: rbr.constraints, rbr.design.  Seen by: rbr.experiments.
+"""
+
+from rbr.theory.cones import (
+    Cone,
+    DifferenceCone,
+    Estimate,
+    gaussian_complexity,
+    gaussian_complexity_bound,
+    local_complexities,
+    sample_scale,
+)
+from rbr.theory.correlation import GradientCorrelation, gradient_correlation
+from rbr.theory.designs import (
+    coupled_regular_design,
+    largest_stretch,
+    moment_norm,
+    random_design,
+    row_moments,
+    worst_row_direction,
+)
+from rbr.theory.iteration import estimation_errors, iterate, linear_rate, two_minimisers
+
+__all__ = [
+    "Cone",
+    "DifferenceCone",
+    "Estimate",
+    "GradientCorrelation",
+    "coupled_regular_design",
+    "estimation_errors",
+    "gaussian_complexity",
+    "gaussian_complexity_bound",
+    "gradient_correlation",
+    "iterate",
+    "largest_stretch",
+    "linear_rate",
+    "local_complexities",
+    "moment_norm",
+    "random_design",
+    "row_moments",
+    "sample_scale",
+    "two_minimisers",
+    "worst_row_direction",
+]
