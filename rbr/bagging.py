@@ -26,7 +26,9 @@ from rbr.solver import Solution, solve
 # Share of the distinct rows in a bag: what a bootstrap sample holds of them on average.
 BAG_SHARE = 0.632
 # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
-PROJECTION_PRICE = 0.25
+PROJECTION_PRICE = 0.05
+# Ridge of a bag, at least: few rows in a bin say little of its level.
+BAG_ALPHA = 0.01
 # Fits that are only averaged need few digits.
 BAG_TOL, BAG_MAX_ITER = 1e-3, 30
 # Out-of-bag losses after so many bags tell the ways apart well enough to go on with so few of them.
@@ -55,10 +57,12 @@ def manners(constraints: Constraints, design: BinnedMatrix, alpha: float) -> lis
     few_lines = np.where(flexible, np.minimum(bound.limits, 2), bound.limits)
     allowed = tuple(j for j in range(bound.n_features) if j not in constraints.exclude)
     unpaid = replace(constraints, always_include=allowed)
+    ridge = max(alpha, BAG_ALPHA)
     return [
-        Manner("lines", replace(unpaid, shape=lines, max_segments=one_line, jump_cost=0.05), max(alpha, 0.03)),
-        Manner("bent lines", replace(unpaid, shape=lines, max_segments=few_lines, jump_cost=0.5), max(alpha, 0.03)),
-        Manner("few features", constraints, max(alpha, 0.03)),
+        Manner("lines", replace(unpaid, shape=lines, max_segments=one_line, jump_cost=0.0), ridge),
+        Manner("bent lines", replace(unpaid, shape=lines, max_segments=few_lines, jump_cost=0.5), ridge),
+        Manner("all features", unpaid, ridge),
+        Manner("few features", constraints, ridge),
     ]
 
 
