@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 HEADER = "| claim in the paper | what we measured | holds? |\n| --- | --- | --- |"
 
 
-def results_page(outcomes: Sequence[Outcome], absent: Sequence[Item], command: str, no_pictures: str | None) -> str:
+def results_page(
+    outcomes: Sequence[Outcome], absent: Sequence[Item], command: str, no_pictures: str | None, quick: bool = False
+) -> str:
     """The whole page. `absent` are items that were not asked for and that the folder does not hold."""
     footnotes: list[str] = []
     rows = [
@@ -30,6 +32,8 @@ def results_page(outcomes: Sequence[Outcome], absent: Sequence[Item], command: s
         f"Made by\n\n    {command}\n\nwith {_versions(outcomes)}.",
         "\n".join([HEADER, *rows]),
     ]
+    if quick:
+        parts.insert(2, "**A quick run**: sizes are small, and verdicts may differ from those of a full one.")
     if absent:
         parts.append("Not asked for: " + ", ".join(f"{item.number}. {item.title}" for item in absent) + ".")
     if no_pictures:

@@ -175,7 +175,7 @@ def run_items(
     absent = [item for item in ITEMS if item.number not in {outcome.item.number for outcome in outcomes}]
     # With --only, the command names all that the page shows.
     named = [outcome.item for outcome in outcomes] if absent else []
-    page = results_page(outcomes, absent, command_of(setting, items=named), no_pictures)
+    page = results_page(outcomes, absent, command_of(setting, items=named), no_pictures, setting.quick)
     write_whole(folder / "RESULTS.md", page.encode())
     if interrupted:
         finished = [str(outcome.item.number) for outcome in outcomes if outcome.item not in unfinished]
@@ -273,13 +273,15 @@ def draw_picture(item: Item, numbers: dict[str, Any], file: Path) -> None:
     import io
 
     from matplotlib.figure import Figure
+    from PIL import Image
 
     # Built without pyplot: no window system is asked for and no global state is left behind.
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     item.module.draw(numbers, figure)
-    content = io.BytesIO()
-    # Without matplotlib's version in it, the same numbers give the same bytes.
-    figure.savefig(content, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs={"optimize": True})
+    drawn, content = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI)
+    # A palette makes a third of the bytes. Without matplotlib's version, the same numbers give the same ones.
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
     write_whole(file, content.getvalue())
 
 
