@@ -45,10 +45,13 @@ def lightgbm_classifier(seed: int):
 
 
 def ebm_classifier(seed: int):
-    """An Explainable Boosting Machine without pairs, else with its defaults: as additive as the models beside it."""
+    """An Explainable Boosting Machine without pairs, so as additive as the models beside it.
+
+    Four bags instead of its default of 14, which take three minutes on Adult for about the same curve.
+    """
     from interpret.glassbox import ExplainableBoostingClassifier
 
-    return ExplainableBoostingClassifier(interactions=0, n_jobs=1, random_state=seed)
+    return ExplainableBoostingClassifier(interactions=0, outer_bags=4, n_jobs=1, random_state=seed)
 
 
 def lightgbm_selection(X, y, n_selected: int, seed: int) -> list[int]:

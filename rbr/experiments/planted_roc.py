@@ -92,7 +92,7 @@ def judge(numbers: dict[str, Any]) -> list[Claim]:
 
 
 def draw(numbers: dict[str, Any], figure: Figure) -> None:
-    figure.set_size_inches(8.2, 4.9)
+    figure.set_size_inches(7.6, 4.6)
     axes = figure.subplots()
     roc.draw_roc(axes, numbers["methods"], "Planted labels, s_G = 10 of 100 features")
-    roc.add_legend(axes, len(numbers["methods"]["IHT"]["auc"]))
+    roc.add_legend(figure, axes, len(numbers["methods"]["IHT"]["auc"]))

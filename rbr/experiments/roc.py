@@ -16,6 +16,7 @@ from rbr.experiments import look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Finer where the curves rise.
 GRID = np.linspace(0.0, 1.0, 61) ** 2
@@ -75,19 +76,20 @@ def draw_roc(axes: Axes, methods: Mapping[str, dict[str, Any]], title: str, *, z
     axes.plot([0, 1], [0, 1], color="#b0b7be", linewidth=0.7, zorder=0)
     axes.set_xlim(-0.01, zoom or 1.01)
     axes.set_ylim(1 - zoom if zoom else -0.01, 1.01)
-    axes.set_aspect("equal")
+    axes.set_box_aspect(1)
     look.tidy(axes, title, "false positive rate", "true positive rate")
 
 
-def add_legend(axes: Axes, n_splits: int) -> None:
+def add_legend(figure: Figure, axes: Axes, n_splits: int) -> None:
     """Beside the curves: with ten methods there is no room among them."""
-    legend = axes.legend(
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
         title=f"AUC, mean and standard error\nof {n_splits} splits",
         fontsize=look.TICK_SIZE,
         title_fontsize=look.TICK_SIZE,
         frameon=False,
-        loc="center left",
-        bbox_to_anchor=(1.02, 0.5),
+        loc="outside right center",
         alignment="left",
     )
-    legend.get_title().set_color(look.BLACK)
