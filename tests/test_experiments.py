@@ -8,11 +8,26 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import rbr
 from rbr import cli
-from rbr.experiments import run
+from rbr.datasets import ADULT_COLUMNS, HR_COLUMNS, Table, make_planted
+from rbr.experiments import (
+    adult_roc,
+    feature_selection,
+    hr_roc,
+    one_curve,
+    paper_fit,
+    peers,
+    planted_curves,
+    planted_roc,
+    real_roc,
+    roc,
+    run,
+)
 from rbr.experiments.item import Claim, Item, NotRun, Setting
 from rbr.experiments.items import ITEMS
 from rbr.experiments.run import kept_record, run_items
@@ -312,3 +327,268 @@ def test_the_command_passes_everything_on(tmp_path, monkeypatch):
 def test_items_are_numbered_in_order():
     assert [item.number for item in ITEMS] == list(range(1, 15))
     assert len({item.name for item in ITEMS}) == 14
+
+
+# ---------------------------------------------------------------- items 1 to 6
+
+
+def through_json(numbers):
+    """The numbers as `judge` and `draw` get them."""
+    return json.loads(run.json_text(run.plain(numbers)))
+
+
+def verdicts(module, numbers):
+    claims = module.judge(numbers)
+    assert all(claim.holds in run.VERDICTS for claim in claims)
+    return [claim.holds for claim in claims]
+
+
+def drawn(module, numbers):
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    module.draw(numbers, figure)
+    figure.canvas.draw()
+    return figure
+
+
+def test_one_curve_has_a_hump_that_only_pieces_follow():
+    assert one_curve.income_at(20) < one_curve.income_at(50) > one_curve.income_at(80)
+    found = one_curve.fit_all(np.random.default_rng(0), 1000)
+    truth = one_curve.income_at(found["age"])
+    line = found["values"]["line"]
+    assert found["errors"]["line"] == pytest.approx(np.sqrt(np.mean((line - truth) ** 2)) / truth.std())
+    assert found["errors"]["linear"] < found["errors"]["constant"] < found["errors"]["line"] / 2
+    assert len(np.unique(found["values"]["constant"].round(9))) == one_curve.N_PIECES
+
+
+def test_one_curve_measured_judged_and_drawn():
+    numbers = through_json(one_curve.measure(Setting(quick=True)))
+    assert verdicts(one_curve, numbers) == ["yes"]
+    edges = np.array(numbers["cuts"])
+    assert numbers["codes"] == np.searchsorted(edges, numbers["people"]).tolist()
+    assert sum(numbers["histogram"]) == one_curve.N_ROWS
+    figure = drawn(one_curve, numbers)
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["Bins of equal counts, here 8", "One-hot rows of twelve people", "Three fits of one curve"]
+    numbers["errors"]["linear"] = [0.9] * len(numbers["errors"]["linear"])
+    assert verdicts(one_curve, numbers) == ["no"]
+
+
+SMALL_PLANTED = (1200, 20, 4)
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_planted_curves_are_learned_closely_and_missed_ones_count_as_1(form):
+    found = planted_curves.learn([0, 2, 0], form, *SMALL_PLANTED)
+    data = make_planted(*SMALL_PLANTED, form=form, random_state=np.random.default_rng([0, 2, 0]))
+    assert [curve["feature"] for curve in found["curves"]] == data.support.tolist()
+    strong = np.array(found["size"]) > 0.2
+    assert strong.sum() >= 2
+    for name in planted_curves.METHODS:
+        assert (np.array(found["errors"][name])[strong] < planted_curves.LEARNED).all()
+    for curve, error in zip(found["curves"], found["errors"]["PC, Algorithm 1"], strict=True):
+        assert (error == pytest.approx(1)) == (not any(curve["tables"]["PC, Algorithm 1"]))
+
+
+def test_planted_curves_are_judged_by_how_many_are_learned(monkeypatch):
+    for name, value in zip(("N_ROWS", "N_FEATURES", "N_PLANTED"), SMALL_PLANTED, strict=True):
+        monkeypatch.setattr(planted_curves, name, value)
+    numbers = through_json(planted_curves.measure(Setting(quick=True)))
+    figure = drawn(planted_curves, numbers)
+    assert len(figure.axes) == 2 * SMALL_PLANTED[2] + 2
+    for learned, verdict in ((4, "yes"), (3, "partly"), (1, "no")):
+        for form in numbers["forms"].values():
+            row = [0.1] * learned + [1.0] * (4 - learned)
+            form["errors"] = {name: [row] * 3 for name in form["errors"]}
+        assert verdicts(planted_curves, numbers) == [verdict] * 2
+
+
+def test_rbr_finds_more_planted_features_than_iht():
+    """Over a few draws with enough rows; and the step of the theory diverges where there are few."""
+    draws = [feature_selection.select([0, 3, k], 1000, 40, 8, ()) for k in range(4)]
+    total = {name: sum(shares[name] for shares, _ in draws) for name in draws[0][0]}
+    for name in ("PC, searched step", "PL, searched step", "PC, default solver", "PL, default solver"):
+        assert total[name] > total["IHT"], name
+    _, diverged = feature_selection.select([0, 3, 0], 150, 40, 8, ())
+    assert diverged == {"PC, mu = 1": True, "PL, mu = 1": True}
+    assert not any(any(diverged.values()) for _, diverged in draws)
+
+
+def selection_numbers(rbr_shares, iht_shares, **more):
+    sizes = [200, 1400, 2000]
+    shares = {name: rbr_shares for name in feature_selection.RBR} | {"IHT": iht_shares} | more
+    return {
+        "n_rows": sizes,
+        "absent": ["LightGBM"],
+        "share_found": {name: [[share, share] for share in row] for name, row in shares.items()},
+        "share_diverged": {"PC, mu = 1": [1.0, 0.0, 0.0]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("rbr_shares", "iht_shares", "expected"),
+    [
+        ([0.5, 0.8, 0.9], [0.4, 0.6, 0.7], ["yes", "yes", "yes"]),
+        ([0.5, 0.7, 0.9], [0.6, 0.6, 0.6], ["partly", "partly", "no"]),
+        ([0.5, 0.5, 0.5], [0.6, 0.6, 0.6], ["no", "no", "no"]),
+    ],
+)
+def test_feature_selection_is_judged_by_its_rules(rbr_shares, iht_shares, expected):
+    numbers = selection_numbers(rbr_shares, iht_shares)
+    assert verdicts(feature_selection, numbers) == expected
+    (claim, *_) = feature_selection.judge(numbers)
+    assert "LightGBM is not in the comparison: lightgbm is not installed." in claim.notes
+    assert any("PC, mu = 1: 100% at n = 200" in note for note in claim.notes)
+    figure = drawn(feature_selection, selection_numbers(rbr_shares, iht_shares, LightGBM=iht_shares))
+    lines = {line.get_label() for axes in figure.axes for line in axes.lines}
+    assert {"PC, searched step", "IHT", "LightGBM"} <= lines and "group lasso" not in lines
+
+
+def test_the_searched_step_has_the_lowest_training_loss():
+    data = make_planted(150, 40, 8, random_state=0)
+    _, design = paper_fit.binned(data.X)
+    best, halvings = paper_fit.searched_algorithm1(design, data.y, "PC", 8)
+    losses = [paper_fit.algorithm1(design, data.y, "PC", 8, halvings=k).loss for k in range(paper_fit.HALVINGS + 1)]
+    assert best.loss == min(losses) == losses[halvings] < losses[0]
+    assert paper_fit.algorithm1(design, data.y, "PC", 8).step_size == 1.0
+    assert len(best.support) <= 8
+
+
+@pytest.mark.parametrize("peer", ["lightgbm", "skglm"])
+def test_peers_select_strong_planted_features(peer):
+    pytest.importorskip(peer)
+    data = make_planted(600, 15, 3, equal_strength=True, random_state=1)
+    if peer == "lightgbm":
+        found = peers.lightgbm_selection(data.X, data.y, 3, seed=0)
+    else:
+        found = peers.group_lasso_selection(paper_fit.binned(data.X)[1], data.y, 3)
+    assert sorted(found) == data.support.tolist()
+
+
+def test_rbr_beats_iht_on_planted_labels():
+    has_xgboost = peers.installed("XGBoost")
+    draws = [planted_roc.compare([0, 4, k], 1000, 30, 5, has_xgboost) for k in range(3)]
+    numbers = through_json({"methods": roc.collected(draws), "absent": [] if has_xgboost else ["XGBoost"]})
+    for name in planted_roc.RBR:
+        assert roc.difference(numbers["methods"], name, "IHT")[0] > planted_roc.SUBSTANTIAL
+    assert len(verdicts(planted_roc, numbers)) == 1
+    figure = drawn(planted_roc, numbers)
+    assert len(figure.legends[0].get_texts()) == len(numbers["methods"])
+
+
+def roc_numbers(**auc):
+    """Three splits whose AUCs differ a little."""
+    return {
+        "methods": {
+            name.replace("_", " ").replace("PC", "RBR-PC, Algorithm 1").replace("PL", "RBR-PL, Algorithm 1"): {
+                "auc": [value - 0.001, value, value + 0.001],
+                "tpr": [0.5] * len(roc.GRID),
+                "tpr_error": [0.0] * len(roc.GRID),
+            }
+            for name, value in auc.items()
+        },
+        "absent": [],
+        "n_rows": 100,
+        "n_columns": 5,
+        "n_repeated": 0,
+        "n_rows_in_all": 100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pc", "pl", "xgboost", "verdict"),
+    [(0.95, 0.96, 0.91, "yes"), (0.92, 0.96, 0.91, "partly"), (0.90, 0.96, 0.91, "no")],
+)
+def test_planted_roc_is_judged_by_both_rivals(pc, pl, xgboost, verdict):
+    assert verdicts(planted_roc, roc_numbers(PC=pc, PL=pl, IHT=0.7, XGBoost_10_x_6=xgboost)) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("pc", "pl", "iht", "xgboost", "expected"),
+    [
+        (0.90, 0.91, 0.85, 0.915, ["yes", "yes"]),
+        (0.95, 0.95, 0.85, 0.90, ["yes", "yes"]),
+        (0.87, 0.90, 0.86, 0.915, ["partly", "partly"]),
+        (0.80, 0.80, 0.85, 0.90, ["no", "no"]),
+    ],
+)
+def test_real_tables_are_judged_by_their_rules(pc, pl, iht, xgboost, expected):
+    numbers = roc_numbers(PC=pc, PL=pl, IHT=iht, XGBoost_10_x_6=xgboost)
+    assert verdicts(hr_roc, numbers) == expected == verdicts(adult_roc, numbers)
+    del numbers["methods"]["XGBoost 10 x 6"]
+    assert verdicts(hr_roc, numbers) == ["not run", expected[1]]
+
+
+def test_roc_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    y, score = rng.integers(0, 2, 200), rng.normal(size=200)
+    found = roc.roc(y, score + y)
+    assert found["auc"] == roc_auc_score(y, score + y)
+    assert np.trapezoid(found["tpr"], roc.GRID) == pytest.approx(found["auc"], abs=0.01)
+    assert found["tpr"][-1] == 1 and (np.diff(found["tpr"]) >= 0).all()
+
+
+def test_one_hot_gives_every_level_a_column_and_missing_values_too():
+    frame = pd.DataFrame(
+        {"colour": pd.Categorical(["red", None, "blue", "red"]), "x": [1.0, 2.0, 3.0, 4.0], "k": [7, 7, 8, 8]}
+    )
+    X = real_roc.one_hot(frame, ["x"])
+    np.testing.assert_array_equal(X, [[1, 1, 0, 0, 1, 0], [2, 0, 1, 0, 1, 0], [3, 0, 0, 1, 0, 1], [4, 1, 0, 0, 0, 1]])
+
+
+def test_the_readings_are_the_papers_counts():
+    assert len(hr_roc.READING.continuous) == 3 and len(HR_COLUMNS) - 1 - 3 == 6
+    assert len(adult_roc.READING.continuous) == 5 and len(ADULT_COLUMNS) - 1 - 5 == 9
+    assert set(hr_roc.READING.continuous) <= set(HR_COLUMNS)
+    assert set(adult_roc.READING.continuous) <= set(ADULT_COLUMNS)
+
+
+def hump_table(n_rows=600):
+    """A table where one number acts by its distance from zero, and a category acts too."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=n_rows), "noise": rng.normal(size=n_rows)})
+    frame["colour"] = pd.Categorical(rng.choice(["red", "green", "blue"], n_rows))
+    signal = 3 * np.abs(frame["x"]) + 1.5 * (frame["colour"] == "red") - 3
+    return Table(frame, (signal + rng.logistic(size=n_rows) > 0).to_numpy(np.int64), ("no", "yes"), "hump")
+
+
+def test_real_roc_puts_rbr_before_iht_where_there_is_a_hump(monkeypatch):
+    monkeypatch.setattr(real_roc, "QUICK_ROWS", 500)
+    reading = real_roc.Reading(("x", "noise"), "two numbers.")
+    numbers = through_json(real_roc.measure_table(Setting(quick=True), hump_table(), reading, 5, n_splits=2))
+    assert numbers["n_rows"] == 500 and numbers["n_rows_in_all"] == 600 and numbers["n_columns"] == 5
+    methods = numbers["methods"]
+    for name in (*real_roc.RBR, "RBR, our defaults"):
+        assert roc.difference(methods, name, "IHT")[0] > 0.1, name
+    (_, against_iht) = real_roc.judge_table(numbers, reading, "hump")
+    assert against_iht.holds == "yes" and "two numbers." in against_iht.notes[0]
+    assert len(drawn(hr_roc, numbers).axes) == 2
+
+
+@pytest.mark.parametrize("module", [hr_roc, adult_roc])
+def test_without_data_the_real_tables_are_not_run(module, tmp_path):
+    with pytest.raises(NotRun, match=r"does not exist; the .csv.gz files in that folder: none"):
+        module.measure(Setting(data=tmp_path))
+
+
+def test_offline_adult_is_not_run(tmp_path, monkeypatch):
+    def offline(*args, **kwargs):
+        raise OSError("no route to host")
+
+    monkeypatch.delenv("RBR_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    monkeypatch.setattr("urllib.request.urlopen", offline)
+    with pytest.raises(NotRun, match="could not download the Adult table"):
+        adult_roc.measure(Setting())
+    with pytest.raises(NotRun, match="no public address"):
+        hr_roc.measure(Setting())
+
+
+def test_map_is_the_same_on_two_processes():
+    tasks = [([0, 3, k], 200, 12, 3, ()) for k in range(3)]
+    seen = []
+    alone = Setting(progress=lambda done, total: seen.append((done, total))).map(feature_selection.select, tasks)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert Setting(jobs=2).map(feature_selection.select, tasks) == alone

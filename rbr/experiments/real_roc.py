@@ -134,8 +134,8 @@ def judge_table(numbers: dict[str, Any], reading: Reading, title: str) -> list[C
         f"AUC on {title}, {n_splits} random splits 80/20 of {numbers['n_rows']} rows: {roc.all_aucs(methods)}. "
         f"{numbers['n_columns']} columns with categories one-hot; {reading.note} "
         f"{numbers['n_repeated']} of {numbers['n_rows_in_all']} rows repeat an earlier one; they are kept, as in the "
-        "paper, and may have copies on both sides of a split. Our defaults, LightGBM and EBM see the table as it is; EBM "
-        "has no pairs and 4 outer bags.",
+        "paper, and may have copies on both sides of a split. Our defaults, LightGBM and EBM see the table as it is; "
+        "EBM has no pairs and 4 outer bags.",
         *peers.notes_on_absent(numbers["absent"]),
     )
     return [_against_xgboost(methods, title, notes), _against_iht(methods, title, notes)]

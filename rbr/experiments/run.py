@@ -35,6 +35,7 @@ DEFAULT_FOLDER = "rbr-experiments"
 PACKAGES = ("numpy", "scipy", "scikit-learn", "xgboost", "lightgbm", "interpret-core", "skglm")
 INTERRUPTED = 130
 DPI = 110
+MARGIN = 0.08  # inches
 
 
 @dataclass(frozen=True)
@@ -277,11 +278,13 @@ def draw_picture(item: Item, numbers: dict[str, Any], file: Path) -> None:
 
     # Built without pyplot: no window system is asked for and no global state is left behind.
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    figure.get_layout_engine().set(w_pad=MARGIN, h_pad=MARGIN)
     item.module.draw(numbers, figure)
     drawn, content = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI)
     # A palette makes a third of the bytes. Without matplotlib's version, the same numbers give the same ones.
-    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
+    palette = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}
+    Image.open(drawn).convert("RGB").quantize(256, **palette).save(content, "PNG", optimize=True)
     write_whole(file, content.getvalue())
 
 
