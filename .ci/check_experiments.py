@@ -15,7 +15,7 @@ from rbr.experiments.run import VERDICTS
 CERTAIN = (
     (1, "Income against age has a hump", "yes"),
     (2, "With n = 2000 and p = 100 the learned tables follow", "yes"),
-    (3, "With more rows both RBR and IHT find more", "yes"),
+    (3, "From n = 1400 on, RBR finds 8 of the 10", "yes"),
     (4, "On planted labels RBR-PC and RBR-PL are substantially better", "yes"),
 )
 NEED_DATA = (5, 6)
