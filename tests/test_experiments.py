@@ -3,7 +3,9 @@
 import io
 import json
 import re
+import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -198,13 +200,25 @@ def test_interruption_keeps_what_is_finished_and_says_how_to_go_on(tmp_path, fak
     items = [fake(1), fake(2, interrupting), fake(3)]
     code, printed = fakes(items, tmp_path)
     assert code == run.INTERRUPTED
-    assert "Interrupted during item 2" in printed and "The same command goes on from there" in printed
+    assert "Interrupted during item 2" in printed and "The same command, without --fresh, goes on from there" in printed
     assert [row[2] for row in rows(tmp_path)] == ["yes", "not run", "not run"]
     assert not list(tmp_path.glob("02*")) and not list(tmp_path.glob(".*"))
     interrupting.error = None
     code, _ = fakes(items, tmp_path)
     assert code == 0 and [item.measure.calls for item in items] == [1, 2, 1]
     assert [row[2] for row in rows(tmp_path)] == ["yes", "yes", "yes"]
+
+
+def test_an_interruption_that_a_callback_swallows_is_not_lost(tmp_path, fakes):
+    def measure(setting):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        setting.progress(1, 2)
+        return {"value": 1}
+
+    before = signal.getsignal(signal.SIGINT)
+    assert fakes([fake(1, measure)], tmp_path)[0] == run.INTERRUPTED
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_interrupted_fresh_run_leaves_the_earlier_numbers(tmp_path, fakes):

@@ -13,10 +13,13 @@ import json
 import os
 import platform
 import shlex
+import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -155,7 +158,8 @@ def run_items(
     for item in items:
         try:
             if item in to_measure:
-                outcome = _measured(item, setting, folder, clock)
+                with remembered_interrupts(clock):
+                    outcome = _measured(item, setting, folder, clock)
             else:
                 print(f"{item.number:2d} {item.title}: kept from an earlier run", file=stream)
                 outcome = _concluded(item, kept_record(item, setting, folder), folder)
@@ -182,7 +186,7 @@ def run_items(
         finished = [str(outcome.item.number) for outcome in outcomes if outcome.item not in unfinished]
         print(
             f"\nInterrupted during item {interrupted.number}. Finished items, kept in {folder}: "
-            f"{', '.join(finished) or 'none'}. The same command goes on from there.",
+            f"{', '.join(finished) or 'none'}. The same command, without --fresh, goes on from there.",
             file=stream,
         )
         return INTERRUPTED
@@ -365,6 +369,24 @@ def write_whole(file: Path, content: bytes) -> None:
 # ---------------------------------------------------------------- time
 
 
+@contextmanager
+def remembered_interrupts(clock: Clock) -> Iterator[None]:
+    """Ctrl-C that Python drops, since it came in a callback that cannot raise, is raised at the next progress."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def remember(signal_number, frame):
+        clock.is_interrupted = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Clock:
     """Says which item is at work, how far it is, and about how long the rest takes.
 
@@ -381,6 +403,7 @@ class Clock:
         self.guessed_done = 0.0
         self.spent = 0.0
         self.item: Item | None = None
+        self.is_interrupted = False
 
     def begin(self, item: Item) -> None:
         self.ahead = [other for other in self.ahead if other is not item]
@@ -401,6 +424,8 @@ class Clock:
 
     def progress(self, done: int, total: int) -> None:
         """One line that is overwritten on a terminal; elsewhere a line every half minute."""
+        if self.is_interrupted:
+            raise KeyboardInterrupt
         now = self.now()
         if not self.is_live and now - self.last_said < 30:
             return
