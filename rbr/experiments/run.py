@@ -450,7 +450,7 @@ def duration(seconds: float) -> str:
     --------
     >>> from rbr.experiments.run import duration
     >>> duration(3.2), duration(250), duration(7300)
-    ('4 s', '4 min 10 s', '2 h 2 min')
+    ('4 s', '4 min 10 s', '2 h 1 min')
     """
     whole = int(np.ceil(seconds))
     if whole < 60:
