@@ -454,6 +454,8 @@ def test_feature_selection_is_judged_by_its_rules(rbr_shares, iht_shares, expect
     (claim, *_) = feature_selection.judge(numbers)
     assert "LightGBM is not in the comparison: lightgbm is not installed." in claim.notes
     assert any("PC, mu = 1: 100% at n = 200" in note for note in claim.notes)
+    unit = selection_numbers(rbr_shares, iht_shares, **{"PC, mu = 1": [0.1, 0.2, 1.0]})
+    assert feature_selection.judge(unit)[1].measured.endswith("; PC, mu = 1 at 33%")
     figure = drawn(feature_selection, selection_numbers(rbr_shares, iht_shares, LightGBM=iht_shares))
     lines = {line.get_label() for axes in figure.axes for line in axes.lines}
     assert {"PC, searched step", "IHT", "LightGBM"} <= lines and "group lasso" not in lines
