@@ -298,7 +298,7 @@ def test_the_same_note_is_one_footnote(tmp_path, fakes):
 def test_the_estimate_scales_the_guesses_by_what_was_seen():
     time = iter([0.0, 0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0])
     items = [Item(1, "a", "A", guess=10.0), Item(2, "b", "B", guess=40.0)]
-    clock = run.Clock(items, 1, io.StringIO(), now=lambda: next(time))
+    clock = run.Clock(items, 1.0, io.StringIO(), now=lambda: next(time))
     clock.begin(items[0])
     assert clock.seconds_left(0.5) == pytest.approx(2 * (5 + 40))  # 10 s for a guess of 5
     clock.end("measured")  # 10 s for a guess of 10
