@@ -149,7 +149,7 @@ def _draw_encoding(axes, numbers) -> None:
     n_bins = len(numbers["cuts"]) + 1
     one_hot = np.zeros((len(codes), n_bins))
     one_hot[np.arange(len(codes)), codes] = 1
-    axes.pcolormesh(one_hot[::-1], cmap="Blues", vmin=0, vmax=1.3, edgecolors="white", linewidth=1)
+    axes.pcolormesh(one_hot[::-1], cmap="Blues", vmin=0, vmax=1.3, edgecolors="#d5dbe0", linewidth=0.8)
     axes.set_yticks(np.arange(len(codes)) + 0.5, [f"{numbers['people'][i]:.0f}" for i in order[::-1]])
     axes.set_xticks(np.arange(n_bins) + 0.5, range(1, n_bins + 1))
     look.tidy(axes, "One-hot rows of twelve people", "bin", "age")
