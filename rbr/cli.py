@@ -213,12 +213,33 @@ def _save_demo_picture(data, curves: Sequence[DemoCurve], solver: str, out: str 
     return 0
 
 
+# ---------------------------------------------------------------- rbr experiments
+
+
+def _add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
+    from rbr.experiments.run import add_arguments
+
+    add_arguments(parser)
+
+
+def _run_experiments(arguments: argparse.Namespace) -> int:
+    from rbr.experiments.run import run
+
+    return run(arguments)
+
+
 COMMANDS = (
     Command(
         "demo",
         "Plant the paper's synthetic model, fit it by two solvers, and show which curves they learned and how closely.",
         _add_demo_arguments,
         _run_demo,
+    ),
+    Command(
+        "experiments",
+        "Measure the figures, theorems and claims of the paper again, and write what holds.",
+        _add_experiments_arguments,
+        _run_experiments,
     ),
     Command(
         "versions",

@@ -76,11 +76,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Item:
-    """An entry of the list: its number in the list, the stem of its files, a title, and the module that knows it."""
+    """An entry of the list: its number in the list, the stem of its files, a title, and the module that knows it.
+
+    `guess` is about how many seconds one process needs for a full run of it: the first estimate of the time left.
+    """
 
     number: int
     name: str
     title: str
+    guess: float = 60.0
 
     @property
     def module(self) -> ModuleType:
