@@ -205,4 +205,3 @@ def draw(numbers: dict, figure: Figure) -> None:
     plain_ticks(right, "x", cases[0]["blocks"], 6)
     label(right, "A direction spread over m blocks", "blocks m", "norm")
     right.legend(fontsize=7, frameon=False)
-    figure.tight_layout()

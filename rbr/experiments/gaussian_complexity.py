@@ -178,7 +178,6 @@ def draw(numbers: dict, figure: Figure) -> None:
     label(right, "One feature (thicker: more pieces)", "bins b", "omega(S) / (s_L log b)")
     for axes in (left, middle, right):
         axes.legend(fontsize=6.5, frameon=False)
-    figure.tight_layout()
 
 
 def _of(cases: list[dict], shape: str) -> list[dict]:

@@ -267,7 +267,6 @@ def draw(numbers: dict, figure: Figure) -> None:
     plain_ticks(right, "x", [case["n"] for case in cases], 5)
     label(right, "Runs that converge linearly", "rows n (verticals: first n with 2 eps_R < 1 seen)", "share of runs")
     right.legend(fontsize=6.5, frameon=False, loc="center right")
-    figure.tight_layout()
 
 
 def _epsilons(case: dict) -> list[float]:

@@ -190,7 +190,6 @@ def draw(numbers: dict, figure: Figure) -> None:
         plain_ticks(axes, "x", [case["n"] for case in cases], 5)
         label(axes, title, "rows n", y)
         axes.legend(fontsize=6.5, frameon=False, loc="lower left" if axes is right else "best")
-    figure.tight_layout()
 
 
 def _with_band(axes, n, runs, text, style) -> None:

@@ -153,7 +153,6 @@ def draw(numbers: dict, figure: Figure) -> None:
     label(right, "… against the bound", "(s_G^2 log p_bin b / n)^(1/4)", "max ||(B - S) v||")
     for axes in (left, middle, right):
         axes.legend(fontsize=7, frameon=False)
-    figure.tight_layout()
 
 
 def _found(case: dict) -> list[float]:

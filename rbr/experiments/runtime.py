@@ -170,7 +170,6 @@ def draw(numbers: dict, figure: Figure) -> None:
         plain_ticks(axes, "x", x, 4)
         label(axes, f"against {text.split()[0]}", text, "CPU milliseconds" if name == "n" else "")
     panels[0].legend(fontsize=6.5, frameon=False)
-    figure.tight_layout()
 
 
 def _of(numbers: dict, varied: str) -> list[dict]:

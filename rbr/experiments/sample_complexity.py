@@ -204,7 +204,6 @@ def draw(numbers: dict, figure: Figure) -> None:
         log_scale(third, "y")
         label(third, f"{binning}: transition", "s_L s_G log p_bin", "n at which half succeed")
         third.legend(fontsize=7, frameon=False)
-    figure.tight_layout()
 
 
 def _binnings(numbers: dict) -> list[str]:
