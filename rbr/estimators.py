@@ -109,8 +109,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             offset = _check_offset(offset, len(y), n_scores)
         limits = self._limits()
 
-        binner = previous[0] if previous else self._binner().fit(X, sample_weight)
-        design = binner.transform(X, sample_weight).with_weights(self.weights)
+        binner = previous[0] if previous else self._binner()
+        design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
         constraints = self._constraints(X, binner, *limits)
         warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
         context = self._begin_callbacks(X, target)
@@ -267,6 +267,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             categorical_features=self.categorical_features,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
+            verbose=self.verbose,
         )
 
     def _limits(self) -> tuple[Constraints, dict[int, str]]:
@@ -301,9 +302,10 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
 
     def _constraints(self, X, binner: Binner, limits: Constraints, named: dict[int, str]) -> Constraints:
         """The limits with a shape for every feature: what the user names, the levels of categories, the default."""
-        shapes = np.full(
-            binner.n_features_in_, "mixed" if isinstance(self.shape, Mapping) else self.shape, dtype=object
-        )
+        default = "mixed" if isinstance(self.shape, Mapping) else self.shape
+        if isinstance(default, str) and not named and not binner.is_categorical_.any():
+            return replace(limits, shape=default)  # one word says it for a million columns
+        shapes = np.full(binner.n_features_in_, default, dtype=object)
         for j in np.flatnonzero(binner.is_categorical_).tolist():
             if not _is_ordered(X, j):
                 shapes[j] = "levels"
