@@ -575,9 +575,7 @@ def _encode(table: Table, start: int, stop: int, edges, offsets, codes, n_thread
             here = slice(a - start, min(a + width, stop) - start)
             n_ranges = _worthwhile_threads(n_threads, table.n_rows * (here.stop - here.start))
             values = table.numbers(start + here.start, start + here.stop)
-            over_ranges(
-                encode, table.n_rows, n_ranges, values, edges, offsets[here.start : here.stop + 1], codes[here]
-            )
+            over_ranges(encode, table.n_rows, n_ranges, values, edges, offsets[here.start : here.stop + 1], codes[here])
             progress.add(here.stop - here.start)
         return
 

@@ -18,8 +18,8 @@ import numpy as np
 # Numbers that are not yet float32 or float64 are converted this many at a time.
 ENTRIES_PER_BLOCK = 2**22
 
-# Columns are sorted in blocks of so many numbers, which stay in a cache from the reading to the last use; but of a table
-# kept by rows at least so many columns are read at a time, as many as there are numbers in two cache lines.
+# Columns are sorted in blocks of so many numbers, which stay in a cache from the reading to the last use; but at least
+# so many columns at a time: of a table kept by rows that is a cache line or two of each row.
 ENTRIES_PER_SORT = 2**18
 MIN_COLUMNS_PER_SORT = 16
 
