@@ -39,17 +39,20 @@ def test_a_thread_that_does_not_come_holds_up_nobody():
     release, workers = threading.Event(), parallel._pool_size
     busy = [parallel._pool_of(1).submit(release.wait) for _ in range(workers)]
     done = np.zeros(50, dtype=int)
-    try:
 
-        def kernel(first, last):
-            done[first:last] += 1
+    def kernel(first, last):
+        done[first:last] += 1
 
-        over_ranges(kernel, 50, 3)
-        assert (done == 1).all()
-    finally:
-        release.set()
-        for one in busy:
-            one.result()
+    caller = threading.Thread(target=over_ranges, args=(kernel, 50, 3))
+    caller.start()
+    caller.join(60)
+    came_back = not caller.is_alive()
+    release.set()
+    for one in busy:
+        one.result()
+    caller.join()
+    assert came_back
+    assert (done == 1).all()
 
 
 def test_work_is_dealt_to_the_thread_that_asks_next():
@@ -89,6 +92,7 @@ def _fit(n_jobs):
 
 
 def _fit_in_child(queue):
+    assert parallel._pool is None, "threads do not survive a fork: the child must make its own"
     queue.put(_fit(2))
 
 
