@@ -72,11 +72,11 @@ SIZES = {
         Size(500, 10_000, "regression", 0.25, WIDE_LIMITS),
         Size(500_000, 230, "classification", 0.5, WIDE_LIMITS),
         Size(900, 860_000, "regression", 0.5, WIDE_LIMITS, n_test=200, dtype="float32", mapped=True),
-        Size(2000, 20, "classification", 0.5, {"max_features": 20}, n_test=1000),
-        Size(200, 1000, "regression", 0.25, WIDE_LIMITS, n_test=100, dtype="float32", mapped=True),
+        Size(300, 12, "classification", 0.5, {"max_features": 5, "n_bags": 0}, n_test=200),
+        Size(200, 500, "regression", 0.25, {**WIDE_LIMITS, "n_bags": 0}, n_test=100, dtype="float32", mapped=True),
     )
 }
-QUICK = ("2000x20", "200x1000")
+QUICK = ("300x12", "200x500")
 
 
 def draw(size: Size, folder: Path) -> None:
