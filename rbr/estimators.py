@@ -43,8 +43,9 @@ except ImportError:  # pragma: no cover - older scikit-learn
         return fit
 
 
-# n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py).
-DEFAULT_BAGS, BAGS_BELOW_ROWS = 12, 5000
+# n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py), and none where the columns
+# are more than so many times the rows: there they cost a hundred fits and find less than one (benches/wide_bags.py).
+DEFAULT_BAGS, BAGS_BELOW_ROWS, BAGS_UP_TO_COLUMNS_PER_ROW = 12, 5000, 5
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
@@ -153,7 +154,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Solution:
         """The tables of one fit, bags included."""
         solution = solve(design, y, sample_weight=sample_weight, offset=offset, **start, **arguments)
-        n_bags, constraints = self._n_bags(design.n_rows), arguments["constraints"]
+        n_bags, constraints = self._n_bags(design.n_rows, design.n_features), arguments["constraints"]
         if not n_bags:
             return solution
         if self.jump_cost == "default":
@@ -335,9 +336,10 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(f"monotonic_cst of {columns.label(j)} is {sign!r}; it must be -1, 0 or 1")
         return {j: int(sign) for j, sign in signs.items() if sign}
 
-    def _n_bags(self, n_rows: int) -> int:
+    def _n_bags(self, n_rows: int, n_features: int) -> int:
         if self.n_bags == "auto":
-            return DEFAULT_BAGS if n_rows < BAGS_BELOW_ROWS and not self.refine_cuts else 0
+            small = n_rows < BAGS_BELOW_ROWS and n_features <= BAGS_UP_TO_COLUMNS_PER_ROW * n_rows
+            return DEFAULT_BAGS if small and not self.refine_cuts else 0
         return self.n_bags
 
     def _weigh_classes(self, sample_weight, y, classes):
@@ -772,7 +774,7 @@ _PARAMETERS = """max_features : int or None
     n_bags : int or "auto"
         Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
-        "auto" is 12 below 5,000 rows and 0 from there on.
+        "auto" is 12 below 5,000 rows and 0 from there on; 0 also where there are more than 5 columns per row.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.

@@ -137,3 +137,14 @@ def test_a_saved_model_holds_the_used_columns_only(tmp_path):
             loaded.predict(X[:, 1:])
         assert len(json.loads(path.read_text())["terms"]) == len(m.terms_) <= 5
     assert sizes[1] < 2 * sizes[0]
+
+
+@pytest.mark.parametrize(("n_features", "n_bags"), [(200, 12), (201, 0)])
+def test_very_wide_tables_are_not_bagged_by_default(n_features, n_bags, monkeypatch):
+    asked = []
+    monkeypatch.setattr("rbr.estimators.bag_average", lambda *args, n_bags, **kwargs: asked.append(n_bags) or args[2])
+    X = table(40, n_features)
+    m = RBRRegressor(max_bins=4).fit(X, X[:, 0])
+    assert asked == [n_bags] * bool(n_bags)
+    m.set_params(n_bags=2).fit(X, X[:, 0])
+    assert asked[-1] == 2
