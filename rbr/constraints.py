@@ -381,11 +381,12 @@ class BoundConstraints:
 
         # Ridge folds in as a shorter step; the power of two keeps squares away from overflow and is exact.
         shrink = 1.0 / (1.0 + step * alpha)
-        size = np.abs(stacks).max(initial=0.0) * shrink
+        size = max(stacks.max(initial=0.0), -stacks.min(initial=0.0)) * shrink
         unit = float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1], -1000, 1000)))) if size else 1.0
         price, entry = (min(cost / unit / unit, 1e300) for cost in self.prices(step * shrink, scale))
         result = self._prox_scaled(stacks * (shrink / unit), price, entry, n_threads, screen)
-        g = result.f * unit
+        g = result.f
+        g *= unit
         return Prox(
             f=g[0] if f.ndim == 1 else np.ascontiguousarray(g.T),
             support=result.support,
@@ -440,9 +441,9 @@ class BoundConstraints:
 
         totals = ranks(searched)
         winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
-        losers = np.ones(n_features, dtype=bool)
-        losers[winners] = False
-        lost_bins = np.repeat(losers, self.n_bins)
+        # What was not searched has never been written.
+        losers = np.setdiff1d(searched, winners)
+        lost_bins = bins_of(losers, self.offsets)
         out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
         return Prox(out, winners, labels, codes, len(searched))
 
@@ -462,6 +463,13 @@ class BoundConstraints:
                 break
             n_next = max(self.max_features, n_done // 2)
         return order[:n_done]
+
+
+def bins_of(tables: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The indices of the bins of some tables, one table after the other."""
+    n_bins = offsets[tables + 1] - offsets[tables]
+    starts = np.cumsum(n_bins) - n_bins
+    return np.arange(n_bins.sum()) + np.repeat(offsets[tables] - starts, n_bins)
 
 
 def bin_positions(

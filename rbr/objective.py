@@ -116,7 +116,7 @@ class Objective:
                     len(features),
                     n_threads,
                     *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
-                    per_call=max(1, MAX_ENTRIES_PER_CALL // (rows.stop - rows.start)),
+                    per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
                 )
         gradient = np.divide(-sums, design.weights, out=np.zeros_like(sums), where=design.weights > 0)
         return float(sum(block_losses)), gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)

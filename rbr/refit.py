@@ -31,6 +31,9 @@ MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
 
+# In so long a vector of tables most are zero, and finding those that are not is cheaper than squaring all.
+MANY_BINS = 1 << 17
+
 # Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
 CG_TOL = 1e-3
 CG_STEPS = 50
@@ -169,6 +172,9 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
     """||f||_w over all tables and classes."""
+    if f.ndim == 1 and len(f) > MANY_BINS:
+        used = np.flatnonzero(f)
+        weights, f = weights[used], f[used]
     return float(np.sqrt(np.sum(weights * (f**2).T)))
 
 
@@ -211,7 +217,13 @@ class _Space:
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
-        return self._of_bins((self.weights * f.T).T)
+        columns = f[:, None] if f.ndim == 1 else f
+        parts = [
+            t.basis.basis.T @ (self.weights[t.bins] * columns[t.bins, c])
+            for c in range(self.n_classes)
+            for t in self.classes[c]
+        ]
+        return np.concatenate([np.zeros(0), *parts])
 
     def _of_bins(self, sums: np.ndarray) -> np.ndarray:
         """basis.T @ sums, all classes in one vector."""
