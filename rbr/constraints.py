@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from rbr._backend import kernels
 from rbr.checks import check_choice, check_int, check_nonnegative, check_offsets, check_real, check_vector
 from rbr.parallel import over_ranges
+from rbr.ragged import bins_of
 from rbr.reference.projections import SHAPES, level_codes
 
 # kappa where nobody says otherwise; benches/solver.py shows what it selects.
@@ -386,7 +387,7 @@ class BoundConstraints:
         price, entry = (min(cost / unit / unit, 1e300) for cost in self.prices(step * shrink, scale))
         result = self._prox_scaled(stacks * (shrink / unit), price, entry, n_threads, screen)
         g = result.f
-        g *= unit
+        g[:, bins_of(result.support, self.offsets)] *= unit
         return Prox(
             f=g[0] if f.ndim == 1 else np.ascontiguousarray(g.T),
             support=result.support,
@@ -409,7 +410,8 @@ class BoundConstraints:
                 centred[c],
                 squared_norms[c],
             )
-        out = np.zeros_like(stacks)
+        # Memory that is zero from the start and never written costs nothing: of a million tables few are.
+        out = np.zeros(stacks.shape)
         labels = np.full(stacks.shape, -1, dtype=np.int32)
         nets, codes = np.zeros((n_stacks, n_features)), np.zeros((n_stacks, n_features))
         level_code_values, level_code_offsets = self.level_codes
@@ -463,13 +465,6 @@ class BoundConstraints:
                 break
             n_next = max(self.max_features, n_done // 2)
         return order[:n_done]
-
-
-def bins_of(tables: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The indices of the bins of some tables, one table after the other."""
-    n_bins = offsets[tables + 1] - offsets[tables]
-    starts = np.cumsum(n_bins) - n_bins
-    return np.arange(n_bins.sum()) + np.repeat(offsets[tables] - starts, n_bins)
 
 
 def bin_positions(

@@ -19,6 +19,7 @@ from scipy.sparse import block_diag
 
 from rbr.constraints import SHAPES, BoundConstraints
 from rbr.objective import Objective, Point
+from rbr.ragged import bins_of
 from rbr.reference.projections import isotonic
 
 _INCREASING, _DECREASING = SHAPES.index("increasing"), SHAPES.index("decreasing")
@@ -153,6 +154,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
     Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss serves.
     """
+    used = bins_of(point.support, constraints.offsets)
     for majorize in (False, True):
         move = space.newton_move(point, gradient, alpha, majorize)
         if move is None:
@@ -162,7 +164,9 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
         if value - 2 * promise > target:
             return None
         for halving in range(MAX_HALVINGS + 1):
-            tables, new_labels = keep_monotone(constraints, point.f + 0.5**halving * move, labels, point.support)
+            moved = np.zeros(point.f.shape)
+            moved[used] = point.f[used] + 0.5**halving * move[used]
+            tables, new_labels = keep_monotone(constraints, moved, labels, point.support)
             trial = objective.point(tables, used_features(constraints, new_labels), point.intercept)
             trial_value = trial.loss + ridge(tables, constraints.weights, alpha)
             if trial_value < value:
