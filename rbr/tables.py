@@ -18,8 +18,8 @@ import numpy as np
 # Numbers that are not yet float32 or float64 are converted this many at a time.
 ENTRIES_PER_BLOCK = 2**22
 
-# Columns are sorted in blocks of so many numbers, which stay in a cache from the reading to the last use; but at least
-# so many columns at a time: of a table kept by rows that is a cache line or two of each row.
+# Columns are sorted in blocks of so many numbers, which stay in a cache from the reading to the last use; but those of
+# an array at least so many at a time: where it is kept by rows that is a cache line or two of each row.
 ENTRIES_PER_SORT = 2**18
 MIN_COLUMNS_PER_SORT = 16
 
@@ -92,7 +92,7 @@ class Table(ABC):
 
     def sort_width(self, n_rows: int) -> int:
         """The number of neighbouring columns that `columns_to_sort` should give at once."""
-        return max(MIN_COLUMNS_PER_SORT, ENTRIES_PER_SORT // n_rows)
+        return max(1, ENTRIES_PER_SORT // n_rows)
 
     def columns_to_sort(self, start: int, stop: int, weights: np.ndarray | None, transpose: Callable[..., None]):
         """The columns start <= j < stop as rows of an array the caller may change; their weights likewise.
@@ -156,6 +156,9 @@ class RowsOf(Table):
         self._table = table
         self._rows = rows
 
+    def sort_width(self, n_rows):
+        return self._table.sort_width(n_rows)
+
     def numbers(self, start, stop, rows=None):
         return self._table.numbers(start, stop, self._rows if rows is None else self._rows[rows])
 
@@ -189,6 +192,9 @@ class ArrayTable(Table):
 
     def view_width(self) -> int:
         return self.n_features if self.whole() is not None else max(1, ENTRIES_PER_BLOCK // self.n_rows)
+
+    def sort_width(self, n_rows):
+        return max(MIN_COLUMNS_PER_SORT, super().sort_width(n_rows))
 
     def whole(self):
         is_view = self._X.dtype in (np.float32, np.float64) and not isinstance(self._X, np.ma.MaskedArray)
