@@ -9,7 +9,10 @@ object each.  Looks at: numpy, rbr.tables, the kernels, rbr.design.  Seen by: th
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +21,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr.checks import check_int, check_nonnegative
 from rbr.parallel import over_ranges, resolve_n_jobs
-from rbr.tables import SparseTable, Table, few, open_table
+from rbr.tables import ENTRIES_PER_BLOCK, ArrayTable, SparseTable, Table, few, open_table
 
 if TYPE_CHECKING:
     from rbr.design import BinnedMatrix
@@ -39,6 +42,8 @@ SAMPLE_ROWS = 50_000, 200_000
 
 # Less work than this is not worth another thread.
 MIN_ENTRIES_PER_THREAD = 100_000
+
+SECONDS_BETWEEN_REPORTS = 2.0
 
 
 class Binner:
@@ -64,6 +69,8 @@ class Binner:
         200,000. None stands for a fixed seed.
     n_jobs : int or None, default None
         The number of threads, as in scikit-learn. The result does not depend on it.
+    verbose : int, default 0
+        1 says every few seconds how many columns are done.
 
     Attributes
     ----------
@@ -107,12 +114,14 @@ class Binner:
         categorical_features: Any = "from_dtype",
         random_state: Any = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ):
         self.max_bins = max_bins
         self.binning = binning
         self.categorical_features = categorical_features
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def __repr__(self) -> str:
         fitted = f", fitted to {self.n_features_in_} features" if hasattr(self, "n_bins_") else ""
@@ -132,31 +141,31 @@ class Binner:
         Binner
             itself
         """
-        table = open_table(X)
+        self._fit(open_table(X), sample_weight, with_codes=False)
+        return self
+
+    def _fit(self, table: Table, sample_weight: Any, with_codes: bool) -> np.ndarray | None:
+        """Find the bins, and with codes return those of the table too, where that saves reading it twice."""
         is_categorical = _which_categorical(self.categorical_features, table)
         max_bins = _max_bins_of(self.max_bins, table)
         methods, user_edges = _methods_of(self.binning, table, is_categorical)
         n_threads = resolve_n_jobs(self.n_jobs)
         rng = _generator(self.random_state)
         rows = _Rows(table, sample_weight, int(max_bins[~is_categorical].max(initial=2)), rng)
-
+        # With at most 255 bins of numbers, codes are known to be bytes before the bins are.
+        codes = None
+        if with_codes and max_bins.max() < 256 and np.isin(methods, (REGULAR, BINOMIAL)).all():
+            if not isinstance(table, SparseTable):
+                codes = np.empty((table.n_features, table.n_rows), dtype=np.uint8)
+        cutter = _Cutter(table, rows, max_bins, user_edges, rng, codes, n_threads, self.verbose)
         parts = _Parts(table.n_features)
-        sampled = table.sample(rows.chosen)
-        for method, start, stop in _runs(methods, sampled.sort_width(rows.n_chosen)):
+        for method, start, stop in _runs(methods):
             if method == CATEGORY:
                 for j in range(start, stop):
                     parts.add_categories(j, *_categories_of(table, j, rows.kept))
-                continue
-            values, weights = _sorted_columns(sampled, start, stop, rows.weights, n_threads)
-            missing = np.isnan(values[:, -1])
-            if rows.is_sample and not missing.all():
-                missing = table.has_missing(start, stop, rows.kept)
-            if method == EDGES:
-                edges = [user_edges[j] for j in range(start, stop)]
-                parts.add_numbers(start, *_keep(edges, values, weights), missing)
             else:
-                cut = _cut(method, values, weights, max_bins[start:stop], rows.scale, rng, n_threads)
-                parts.add_numbers(start, *cut, missing)
+                for first, cut, missing in cutter.blocks(method, start, stop):
+                    parts.add_numbers(first, *cut, missing)
 
         self.n_features_in_ = table.n_features
         self.feature_names_in_ = table.names
@@ -169,7 +178,7 @@ class Binner:
         self._edge_offsets = np.append(0, np.cumsum(n_edges))
         self._edges = _joined(parts.edges)
         self.positions_ = _joined(parts.positions)
-        return self
+        return codes
 
     def transform(self, X: Any, sample_weight: Any = None) -> BinnedMatrix:
         """The binned matrix of a table with the columns of the training table.
@@ -183,22 +192,25 @@ class Binner:
         sample_weight : array of float, shape (n_rows,), optional
             Weights of the rows in the shares of the bins.
         """
-        from rbr.design import BinnedMatrix
-
-        codes = self._codes(X)
-        if sample_weight is not None:
-            sample_weight = check_nonnegative(sample_weight, codes.shape[1], "sample_weight")
-        return BinnedMatrix(
-            codes,
-            self.offsets_,
-            missing=self.missing_,
-            positions=self.positions_,
-            sample_weight=sample_weight,
-        )
+        self._check_fitted()
+        table = open_table(X)
+        table.check_columns(self.feature_names_in_, self.n_features_in_, "Binner")
+        return self._matrix(self._codes(table), sample_weight)
 
     def fit_transform(self, X: Any, sample_weight: Any = None) -> BinnedMatrix:
-        """`fit`, then `transform` of the same rows."""
-        return self.fit(X, sample_weight).transform(X, sample_weight)
+        """`fit`, then `transform` of the same rows, in one reading of the table where that is possible."""
+        table = open_table(X)
+        codes = self._fit(table, sample_weight, with_codes=True)
+        return self._matrix(self._codes(table) if codes is None else codes, sample_weight)
+
+    def _matrix(self, codes: np.ndarray, sample_weight: Any) -> BinnedMatrix:
+        from rbr.design import BinnedMatrix
+
+        if sample_weight is not None:
+            sample_weight = check_nonnegative(sample_weight, codes.shape[1], "sample_weight")
+        n_threads = resolve_n_jobs(self.n_jobs)
+        fields = codes, self.offsets_, self.missing_, self.positions_, sample_weight, n_threads
+        return BinnedMatrix._of_codes(*fields)
 
     def with_edges(self, edges: Mapping[int, Any], X: Any, sample_weight: Any = None) -> Binner:
         """The same bins with the edges of some numeric features moved, but as many as before.
@@ -237,7 +249,8 @@ class Binner:
                 )
             rows = None if weight is None else np.flatnonzero(weight)
             used = None if weight is None else weight[rows] / weight.max()
-            values, weights = _sorted_columns(table.sample(rows), j, j + 1, used, 1)
+            values, weights = table.sample(rows).columns_to_sort(j, j + 1, used, kernels().transpose)
+            weights = _sort_rows(values, weights)
             _, means, n_ordered = _keep([own], values, weights)
             flat[self._edge_offsets[j] : self._edge_offsets[j + 1]] = own
             bins = slice(self.offsets_[j], self.offsets_[j + 1])
@@ -283,38 +296,21 @@ class Binner:
 
             raise NotFittedError("This Binner is not fitted yet; call fit first")
 
-    def _codes(self, X: Any) -> np.ndarray:
+    def _codes(self, table: Table) -> np.ndarray:
         """The codes of a table, of shape (n_features, n_rows)."""
-        self._check_fitted()
-        table = open_table(X)
-        table.check_columns(self.feature_names_in_, self.n_features_in_, "Binner")
         codes = np.empty((table.n_features, table.n_rows), dtype=self._code_dtype(table))
         n_threads = resolve_n_jobs(self.n_jobs)
         if isinstance(table, SparseTable):
             self._encode_sparse(table, codes)
-        for categorical, start, stop in _runs(self.is_categorical_, table.n_features):
+        progress = Progress("binning", table.n_features, self.verbose)
+        for categorical, start, stop in _runs(self.is_categorical_):
             if categorical:
                 for j in range(start, stop):
                     codes[j] = self._category_codes(table, j)
             elif not isinstance(table, SparseTable):
-                self._encode_numbers(table, start, stop, codes, n_threads)
+                offsets = self._edge_offsets[start : stop + 1]
+                _encode(table, start, stop, self._edges, offsets, codes[start:stop], n_threads, progress)
         return codes
-
-    def _encode_numbers(self, table: Table, start: int, stop: int, codes: np.ndarray, n_threads: int) -> None:
-        width = table.view_width()
-        for a in range(start, stop, width):
-            b = min(a + width, stop)
-            n_ranges = _worthwhile_threads(n_threads, table.n_rows * (b - a))
-            offsets = self._edge_offsets[a : b + 1]
-            over_ranges(
-                kernels().encode,
-                table.n_rows,
-                n_ranges,
-                table.numbers(a, b),
-                self._edges,
-                offsets,
-                codes[a:b],
-            )
 
     def _encode_sparse(self, table: SparseTable, codes: np.ndarray) -> None:
         zero = np.zeros((1, 1))
@@ -431,7 +427,7 @@ class _Parts:
         here = slice(start, start + len(n_ordered))
         self.n_bins[here] = n_ordered + missing
         self.missing[here] = missing
-        self.edges.append(edges[np.arange(edges.shape[1]) < n_ordered[:, None] - 1])
+        self.edges.append(_flat(edges, positions, n_ordered)[0])
         # The bin of missing values repeats the position before it, so that positions never decrease.
         columns = np.minimum(np.arange(positions.shape[1] + 1), n_ordered[:, None] - 1)
         padded = np.take_along_axis(positions, columns, axis=1)
@@ -451,53 +447,156 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
     return joined
 
 
-def _runs(kinds: np.ndarray, max_width: int) -> Iterator[tuple[int, int, int]]:
-    """Runs (kind, start, stop) of at most max_width neighbouring features of one kind."""
+class _Cutter:
+    """Cuts the columns of numbers of a table, block by block, on several threads.
+
+    A block is read, sorted and cut by one thread, in a cache's worth of memory; blocks do not depend on the number of
+    threads. Where all rows are looked at and codes are asked for, a block is encoded while it is there: the table is
+    read once. Where a sample is looked at, they come from a second reading, which also finds the missing values.
+    """
+
+    def __init__(self, table, rows: _Rows, max_bins, user_edges, rng, codes: np.ndarray | None, n_threads, verbose):
+        self.table, self.rows, self.sampled = table, rows, table.sample(rows.chosen)
+        self.max_bins, self.user_edges, self.rng = max_bins, user_edges, rng
+        self.codes, self.n_threads = codes, n_threads
+        self.encodes_blocks = codes is not None and rows.chosen is None
+        self.progress = Progress("cutting", table.n_features, verbose)
+        self.encoding = Progress("binning", table.n_features, verbose)
+        self.kernels = kernels()  # the backend is kept in a context, and other threads have their own
+        # Frames make no promise to be read by several threads.
+        self.reading = nullcontext() if isinstance(table, ArrayTable) else threading.Lock()
+
+    def blocks(self, method: int, start: int, stop: int) -> list[tuple]:
+        """(first column, (edges, positions, n_bins), missing) of blocks that cover the columns start <= j < stop."""
+        width = self.sampled.sort_width(self.rows.n_chosen)
+        starts = range(start, stop, width)
+        found: list[tuple] = [()] * len(starts)
+
+        def cut_blocks(first: int, last: int) -> None:
+            for block in range(first, last):
+                found[block] = self._block(method, starts[block], min(starts[block] + width, stop))
+
+        n_threads = _worthwhile_threads(self.n_threads, self.rows.n_chosen * (stop - start))
+        # Random numbers are drawn in the order of the columns.
+        over_ranges(cut_blocks, len(starts), 1 if method == BINOMIAL else n_threads, per_call=1)
+        if self.codes is not None and not self.encodes_blocks:
+            return self._encoded(start, stop, found)
+        return found
+
+    def _block(self, method: int, start: int, stop: int) -> tuple:
+        with self.reading:
+            values, weights = self.sampled.columns_to_sort(start, stop, self.rows.weights, self.kernels.transpose)
+        unsorted = values.copy() if self.encodes_blocks else values
+        weights = _sort_rows(values, weights)
+        missing = np.isnan(values[:, -1])
+        if method == EDGES:
+            cut = _keep([self.user_edges[j] for j in range(start, stop)], values, weights)
+        else:
+            cut = self._cut(method, values, weights, self.max_bins[start:stop])
+        if self.encodes_blocks:
+            edges, offsets = _flat(*cut)
+            self.kernels.encode(unsorted.T, edges, offsets, self.codes[start:stop], 0, len(unsorted.T))
+        elif self.codes is None and self.rows.is_sample and not missing.all():
+            with self.reading:
+                missing = self.table.has_missing(start, stop, self.rows.kept)
+        self.progress.add(stop - start)
+        return start, cut, missing
+
+    def _cut(self, method, values, weights, max_bins) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(edges, positions, n_bins) of sorted columns, by the kernel of the method."""
+        n_features = len(values)
+        # No more bins than values.
+        most_bins = max(1, min(int(max_bins.max()), values.shape[1]))
+        n_bins = np.empty(n_features, dtype=np.int64)
+        outs = np.empty((n_features, most_bins - 1)), np.empty((n_features, most_bins)), n_bins
+        if method == REGULAR:
+            self.kernels.cut_regular(values, weights, max_bins, *outs, 0, n_features)
+        else:
+            cuts = _binomial_cuts(values, weights, max_bins, self.rows.scale, self.rng)
+            self.kernels.cut_binomial(values, weights, cuts, *outs, 0, n_features)
+        return outs
+
+    def _encoded(self, start: int, stop: int, found: list[tuple]) -> list[tuple]:
+        """The blocks with what the codes of all rows say about missing values; NaN has the code n_ordered."""
+        flat = [_flat(*cut)[0] for _, cut, _ in found]
+        n_ordered = np.concatenate([cut[2] for _, cut, _ in found])
+        offsets = np.append(0, np.cumsum(n_ordered - 1))
+        codes = self.codes[start:stop]
+        _encode(self.table, start, stop, np.concatenate(flat), offsets, codes, self.n_threads, self.encoding)
+        missing = codes.max(axis=1) == n_ordered
+        if self.rows.kept is not None:
+            for j in np.flatnonzero(missing):
+                missing[j] = codes[j, self.rows.kept].max() == n_ordered[j]
+        return [(first, cut, missing[first - start : first - start + len(cut[2])]) for first, cut, _ in found]
+
+
+class Progress:
+    """Says from time to time how many columns are done, if it is asked to."""
+
+    def __init__(self, what: str, n_columns: int, verbose: int):
+        self.what, self.n_columns, self.verbose = what, n_columns, verbose
+        self.n_done, self.start, self.said = 0, time.perf_counter(), 0.0
+        self.lock = threading.Lock()
+
+    def add(self, n_columns: int) -> None:
+        if not self.verbose:
+            return
+        with self.lock:
+            self.n_done += n_columns
+            seconds = time.perf_counter() - self.start
+            if seconds - self.said >= SECONDS_BETWEEN_REPORTS or (self.said and self.n_done == self.n_columns):
+                self.said = seconds
+                print(f"{self.what}: {self.n_done:,} of {self.n_columns:,} columns, {seconds:.1f} s", flush=True)
+
+
+def _runs(kinds: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Runs (kind, start, stop) of neighbouring features of one kind."""
     cuts = np.flatnonzero(np.diff(kinds.astype(np.int8))) + 1
-    for run_start, run_stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(kinds)], strict=True):
-        for start in range(run_start, run_stop, max_width):
-            yield int(kinds[start]), start, min(start + max_width, run_stop)
+    for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(kinds)], strict=True):
+        yield int(kinds[start]), start, stop
 
 
 def _worthwhile_threads(n_threads: int, n_entries: int) -> int:
     return max(1, min(n_threads, n_entries // MIN_ENTRIES_PER_THREAD))
 
 
-def _sorted_columns(table: Table, start: int, stop: int, row_weights, n_threads: int):
-    """The columns start <= j < stop as rows, each ascending with NaN last, and the weights in the same order.
+def _flat(edges: np.ndarray, positions: np.ndarray, n_bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The edges of some features in one vector, and where those of each begin."""
+    return edges[np.arange(edges.shape[1]) < n_bins[:, None] - 1], np.append(0, np.cumsum(n_bins - 1))
 
-    The weights have no columns if all of them are one.
-    """
-    values, weights = table.columns_to_sort(start, stop, row_weights)
+
+def _encode(table: Table, start: int, stop: int, edges, offsets, codes, n_threads: int, progress: Progress) -> None:
+    """The codes of the columns start <= j < stop of numbers; their edges begin at offsets[j - start]."""
+    encode = kernels().encode
+    if table.n_rows >= stop - start or table.view_width() == 1:
+        # Rows are dealt out: a table kept by rows is read once, from its first to its last.
+        width = table.view_width()
+        for a in range(start, stop, width):
+            here = slice(a - start, min(a + width, stop) - start)
+            n_ranges = _worthwhile_threads(n_threads, table.n_rows * (here.stop - here.start))
+            values = table.numbers(start + here.start, start + here.stop)
+            over_ranges(encode, table.n_rows, n_ranges, values, edges, offsets[here.start : here.stop + 1], codes[here])
+            progress.add(here.stop - here.start)
+        return
+
+    def encode_columns(first: int, last: int) -> None:
+        values = table.numbers(start + first, start + last)
+        encode(values, edges, offsets[first : last + 1], codes[first:last], 0, table.n_rows)
+        progress.add(last - first)
+
+    per_call = max(1, ENTRIES_PER_BLOCK // table.n_rows)
+    n_ranges = _worthwhile_threads(n_threads, table.n_rows * (stop - start))
+    over_ranges(encode_columns, stop - start, n_ranges, per_call=per_call)
+
+
+def _sort_rows(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Sort each row in place, NaN last; returns the weights in the same order, without columns if all are one."""
     if weights is None:
-        weights = np.empty((stop - start, 0))
-
-    def sort_range(first, last):
-        if weights.shape[1] == 0:
-            values[first:last].sort(axis=1)
-        else:
-            order = np.argsort(values[first:last], axis=1, kind="stable")
-            values[first:last] = np.take_along_axis(values[first:last], order, axis=1)
-            weights[first:last] = np.take_along_axis(weights[first:last], order, axis=1)
-
-    over_ranges(sort_range, stop - start, _worthwhile_threads(n_threads, values.size))
-    return values, weights
-
-
-def _cut(method, values, weights, max_bins, scale, rng, n_threads):
-    """(edges, positions, n_bins) of sorted columns, by the kernel of the method."""
-    n_features = len(values)
-    # No more bins than values.
-    most_bins = max(1, min(int(max_bins.max()), values.shape[1]))
-    n_bins = np.empty(n_features, dtype=np.int64)
-    outs = np.empty((n_features, most_bins - 1)), np.empty((n_features, most_bins)), n_bins
-    n_ranges = _worthwhile_threads(n_threads, values.size)
-    if method == REGULAR:
-        over_ranges(kernels().cut_regular, n_features, n_ranges, values, weights, max_bins, *outs)
-    else:
-        cuts = _binomial_cuts(values, weights, max_bins, scale, rng)
-        over_ranges(kernels().cut_binomial, n_features, n_ranges, values, weights, cuts, *outs)
-    return outs
+        values.sort(axis=1)
+        return np.empty((len(values), 0))
+    order = np.argsort(values, axis=1, kind="stable")
+    values[:] = np.take_along_axis(values, order, axis=1)
+    return np.take_along_axis(weights, order, axis=1)
 
 
 def _binomial_cuts(values, weights, max_bins, scale, rng):

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from rbr._backend import kernels
 from rbr.checks import check_choice, check_int, check_nonnegative, check_offsets, check_real, check_vector
 from rbr.parallel import over_ranges
+from rbr.ragged import bins_of
 from rbr.reference.projections import SHAPES, level_codes
 
 # kappa where nobody says otherwise; benches/solver.py shows what it selects.
@@ -381,11 +382,12 @@ class BoundConstraints:
 
         # Ridge folds in as a shorter step; the power of two keeps squares away from overflow and is exact.
         shrink = 1.0 / (1.0 + step * alpha)
-        size = np.abs(stacks).max(initial=0.0) * shrink
+        size = max(stacks.max(initial=0.0), -stacks.min(initial=0.0)) * shrink
         unit = float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1], -1000, 1000)))) if size else 1.0
         price, entry = (min(cost / unit / unit, 1e300) for cost in self.prices(step * shrink, scale))
         result = self._prox_scaled(stacks * (shrink / unit), price, entry, n_threads, screen)
-        g = result.f * unit
+        g = result.f
+        g[:, bins_of(result.support, self.offsets)] *= unit
         return Prox(
             f=g[0] if f.ndim == 1 else np.ascontiguousarray(g.T),
             support=result.support,
@@ -408,7 +410,8 @@ class BoundConstraints:
                 centred[c],
                 squared_norms[c],
             )
-        out = np.zeros_like(stacks)
+        # Memory that is zero from the start and never written costs nothing: of a million tables few are.
+        out = np.zeros(stacks.shape)
         labels = np.full(stacks.shape, -1, dtype=np.int32)
         nets, codes = np.zeros((n_stacks, n_features)), np.zeros((n_stacks, n_features))
         level_code_values, level_code_offsets = self.level_codes
@@ -440,9 +443,9 @@ class BoundConstraints:
 
         totals = ranks(searched)
         winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
-        losers = np.ones(n_features, dtype=bool)
-        losers[winners] = False
-        lost_bins = np.repeat(losers, self.n_bins)
+        # What was not searched has never been written.
+        losers = np.setdiff1d(searched, winners)
+        lost_bins = bins_of(losers, self.offsets)
         out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
         return Prox(out, winners, labels, codes, len(searched))
 

@@ -43,8 +43,9 @@ except ImportError:  # pragma: no cover - older scikit-learn
         return fit
 
 
-# n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py).
-DEFAULT_BAGS, BAGS_BELOW_ROWS = 12, 5000
+# n_bags="auto": so many bags below so many rows, none from there on (benches/defaults.py), and none where the columns
+# are more than so many times the rows: there they cost a hundred fits and find less than one (benches/wide_bags.py).
+DEFAULT_BAGS, BAGS_BELOW_ROWS, BAGS_UP_TO_COLUMNS_PER_ROW = 12, 5000, 5
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
@@ -109,8 +110,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             offset = _check_offset(offset, len(y), n_scores)
         limits = self._limits()
 
-        binner = previous[0] if previous else self._binner().fit(X, sample_weight)
-        design = binner.transform(X, sample_weight).with_weights(self.weights)
+        binner = previous[0] if previous else self._binner()
+        design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
         constraints = self._constraints(X, binner, *limits)
         warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
         context = self._begin_callbacks(X, target)
@@ -153,7 +154,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Solution:
         """The tables of one fit, bags included."""
         solution = solve(design, y, sample_weight=sample_weight, offset=offset, **start, **arguments)
-        n_bags, constraints = self._n_bags(design.n_rows), arguments["constraints"]
+        n_bags, constraints = self._n_bags(design.n_rows, design.n_features), arguments["constraints"]
         if not n_bags:
             return solution
         if self.jump_cost == "default":
@@ -267,6 +268,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             categorical_features=self.categorical_features,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
+            verbose=self.verbose,
         )
 
     def _limits(self) -> tuple[Constraints, dict[int, str]]:
@@ -301,9 +303,10 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
 
     def _constraints(self, X, binner: Binner, limits: Constraints, named: dict[int, str]) -> Constraints:
         """The limits with a shape for every feature: what the user names, the levels of categories, the default."""
-        shapes = np.full(
-            binner.n_features_in_, "mixed" if isinstance(self.shape, Mapping) else self.shape, dtype=object
-        )
+        default = "mixed" if isinstance(self.shape, Mapping) else self.shape
+        if isinstance(default, str) and not named and not binner.is_categorical_.any():
+            return replace(limits, shape=default)  # one word says it for a million columns
+        shapes = np.full(binner.n_features_in_, default, dtype=object)
         for j in np.flatnonzero(binner.is_categorical_).tolist():
             if not _is_ordered(X, j):
                 shapes[j] = "levels"
@@ -333,9 +336,10 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(f"monotonic_cst of {columns.label(j)} is {sign!r}; it must be -1, 0 or 1")
         return {j: int(sign) for j, sign in signs.items() if sign}
 
-    def _n_bags(self, n_rows: int) -> int:
+    def _n_bags(self, n_rows: int, n_features: int) -> int:
         if self.n_bags == "auto":
-            return DEFAULT_BAGS if n_rows < BAGS_BELOW_ROWS and not self.refine_cuts else 0
+            small = n_rows < BAGS_BELOW_ROWS and n_features <= BAGS_UP_TO_COLUMNS_PER_ROW * n_rows
+            return DEFAULT_BAGS if small and not self.refine_cuts else 0
         return self.n_bags
 
     def _weigh_classes(self, sample_weight, y, classes):
@@ -770,7 +774,7 @@ _PARAMETERS = """max_features : int or None
     n_bags : int or "auto"
         Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
-        "auto" is 12 below 5,000 rows and 0 from there on.
+        "auto" is 12 below 5,000 rows and 0 from there on; 0 also where there are more than 5 columns per row.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.

@@ -15,6 +15,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.parallel import over_ranges
+from rbr.ragged import bins_of
 
 # A block's residuals and codes of one feature stay in the second-level cache.
 ROWS_PER_BLOCK = 1 << 16
@@ -118,8 +119,21 @@ class Objective:
                     *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
                     per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
                 )
-        gradient = np.divide(-sums, design.weights, out=np.zeros_like(sums), where=design.weights > 0)
-        return float(sum(block_losses)), gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
+        self._divide_by_weights(sums, features)
+        return float(sum(block_losses)), sums[0] if self.n_outputs == 1 else np.ascontiguousarray(sums.T)
+
+    def _divide_by_weights(self, sums: np.ndarray, features: np.ndarray) -> None:
+        """-sums / weights in the place of the sums, 0 where a weight is; only the features' bins are touched."""
+        design = self.design
+        if len(features) < design.n_features:
+            bins = bins_of(features, design.offsets)
+            weights, own = design.weights[bins], sums[:, bins]
+            sums[:, bins] = np.divide(-own, weights, out=np.zeros_like(own), where=weights > 0)
+            return
+        is_positive = design.weights > 0
+        np.negative(sums, out=sums)
+        np.divide(sums, design.weights, out=sums, where=is_positive)
+        sums[:, ~is_positive] = 0.0
 
     def curvature(self, point: Point, majorize: bool = False) -> np.ndarray | None:
         """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs).

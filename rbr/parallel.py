@@ -1,8 +1,10 @@
 """A small pool of Python threads that deals ranges to kernels which release the GIL.
 
 A kernel takes (…, first, last) and writes only what its range owns, so the answer has the same bits for
-any number of threads. No OpenMP: nothing spins on a busy machine, a forked child works (the pool is
-remade there), and wheels need no runtime of their own.  Looks at: nothing.  Seen by: the gates.
+any number of threads and any ranges. Work is dealt out in small ranges, each to the thread that asks next, and the
+caller's thread works too: on a busy machine a thread that is not scheduled holds up one small range, and one that has
+not begun nothing at all. No OpenMP: nothing spins, a forked child works (the pool is remade there), and wheels need
+no runtime of their own.  Looks at: nothing.  Seen by: the gates.
 """
 
 from __future__ import annotations
@@ -11,7 +13,11 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
+
+# Ranges per thread: the last to finish is late by a small part of its share. More would cost more in calls.
+RANGES_PER_THREAD = 8
 
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
@@ -37,29 +43,38 @@ def _pool_of(n_threads: int) -> ThreadPoolExecutor:
 def over_ranges(
     kernel: Callable[..., None], n_items: int, n_threads: int, *args: Any, per_call: int | None = None
 ) -> None:
-    """Call kernel(*args, first, last) on ranges that together cover range(n_items), n_threads of them at a time.
+    """Call kernel(*args, first, last) on ranges that together cover range(n_items), on up to n_threads threads.
 
-    The caller's thread takes the first range itself, so one thread means one plain call. With `per_call` no range is
-    longer than that, so that a long computation comes up for air and Ctrl-C is heard.
+    One thread means one plain call in the caller's own. With `per_call` no range is longer than that, so that a long
+    computation comes up for air and Ctrl-C is heard.
     """
-    at_once = max(n_items, 1) if per_call is None else per_call * n_threads
-    for first in range(0, max(n_items, 1), at_once):
-        _deal(kernel, first, min(first + at_once, n_items), n_threads, args)
-
-
-def _deal(kernel: Callable[..., None], start: int, stop: int, n_threads: int, args: tuple) -> None:
-    n_ranges = max(1, min(n_threads, stop - start))
-    cuts = [start + (stop - start) * i // n_ranges for i in range(n_ranges + 1)]
-    if n_ranges == 1:
-        kernel(*args, cuts[0], cuts[1])
+    n_threads = max(1, min(n_threads, n_items))
+    length = max(n_items, 1) if n_threads == 1 else -(-n_items // (RANGES_PER_THREAD * n_threads))
+    length = length if per_call is None else min(length, per_call)
+    if n_threads == 1:
+        for first in range(0, max(n_items, 1), length):
+            kernel(*args, first, min(first + length, n_items))
         return
-    pool = _pool_of(n_ranges - 1)
-    others = [pool.submit(kernel, *args, cuts[i], cuts[i + 1]) for i in range(1, n_ranges)]
+    _deal(kernel, n_items, length, n_threads, args)
+
+
+def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int, args: tuple) -> None:
+    """Ranges of the given length, each to the thread that asks next."""
+    numbers, is_over = count(), []  # the next number of a count is handed out once: one C call, under the GIL
+
+    def work() -> None:
+        while not is_over and (first := next(numbers) * length) < n_items:
+            kernel(*args, first, min(first + length, n_items))
+
+    pool = _pool_of(n_threads - 1)
+    others = [pool.submit(work) for _ in range(n_threads - 1)]
     try:
-        kernel(*args, cuts[0], cuts[1])
+        work()
     finally:
+        is_over.append(True)
         for other in others:
-            other.result()
+            if not other.cancel():
+                other.result()
 
 
 def resolve_n_jobs(n_jobs: int | None) -> int:

@@ -19,6 +19,7 @@ from scipy.sparse import block_diag
 
 from rbr.constraints import SHAPES, BoundConstraints
 from rbr.objective import Objective, Point
+from rbr.ragged import bins_of
 from rbr.reference.projections import isotonic
 
 _INCREASING, _DECREASING = SHAPES.index("increasing"), SHAPES.index("decreasing")
@@ -30,6 +31,9 @@ MAX_DENSE_GROUPS = 4000
 MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
+
+# In so long a vector of tables most are zero, and finding those that are not is cheaper than squaring all.
+MANY_BINS = 1 << 17
 
 # Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
 CG_TOL = 1e-3
@@ -150,6 +154,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
     Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss serves.
     """
+    used = bins_of(point.support, constraints.offsets)
     for majorize in (False, True):
         move = space.newton_move(point, gradient, alpha, majorize)
         if move is None:
@@ -159,7 +164,9 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
         if value - 2 * promise > target:
             return None
         for halving in range(MAX_HALVINGS + 1):
-            tables, new_labels = keep_monotone(constraints, point.f + 0.5**halving * move, labels, point.support)
+            moved = np.zeros(point.f.shape)
+            moved[used] = point.f[used] + 0.5**halving * move[used]
+            tables, new_labels = keep_monotone(constraints, moved, labels, point.support)
             trial = objective.point(tables, used_features(constraints, new_labels), point.intercept)
             trial_value = trial.loss + ridge(tables, constraints.weights, alpha)
             if trial_value < value:
@@ -169,6 +176,9 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
     """||f||_w over all tables and classes."""
+    if f.ndim == 1 and len(f) > MANY_BINS:
+        used = np.flatnonzero(f)
+        weights, f = weights[used], f[used]
     return float(np.sqrt(np.sum(weights * (f**2).T)))
 
 
@@ -211,7 +221,13 @@ class _Space:
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
-        return self._of_bins((self.weights * f.T).T)
+        columns = f[:, None] if f.ndim == 1 else f
+        parts = [
+            t.basis.basis.T @ (self.weights[t.bins] * columns[t.bins, c])
+            for c in range(self.n_classes)
+            for t in self.classes[c]
+        ]
+        return np.concatenate([np.zeros(0), *parts])
 
     def _of_bins(self, sums: np.ndarray) -> np.ndarray:
         """basis.T @ sums, all classes in one vector."""

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 # Numbers that are not yet float32 or float64 are converted this many at a time.
 ENTRIES_PER_BLOCK = 2**22
+
+# Columns are sorted in blocks of so many numbers, which stay in a cache from the reading to the last use; but those of
+# an array at least so many at a time: where it is kept by rows that is a cache line or two of each row.
+ENTRIES_PER_SORT = 2**18
+MIN_COLUMNS_PER_SORT = 16
 
 
 def is_frame(X: Any) -> bool:
@@ -87,14 +92,20 @@ class Table(ABC):
 
     def sort_width(self, n_rows: int) -> int:
         """The number of neighbouring columns that `columns_to_sort` should give at once."""
-        return max(1, ENTRIES_PER_BLOCK // n_rows)
+        return max(1, ENTRIES_PER_SORT // n_rows)
 
-    def columns_to_sort(self, start: int, stop: int, weights: np.ndarray | None):
+    def columns_to_sort(self, start: int, stop: int, weights: np.ndarray | None, transpose: Callable[..., None]):
         """The columns start <= j < stop as rows of an array the caller may change; their weights likewise.
 
-        The weights are None if each value counts once.
+        The weights are None if each value counts once. `transpose` is the kernel of that name.
         """
-        values = np.array(self.numbers(start, stop).T, order="C", copy=True)
+        numbers = self.numbers(start, stop)
+        values = np.empty((stop - start, self.n_rows), dtype=numbers.dtype)
+        if numbers.strides[0] > numbers.strides[1]:
+            # The rows of a wide table are pages apart. Pieces of them are put side by side first: that is faster.
+            transpose(np.ascontiguousarray(numbers), values, 0, stop - start)
+        else:
+            values[:] = numbers.T
         return values, None if weights is None else np.tile(weights, (stop - start, 1))
 
     def view_width(self) -> int:
@@ -145,6 +156,9 @@ class RowsOf(Table):
         self._table = table
         self._rows = rows
 
+    def sort_width(self, n_rows):
+        return self._table.sort_width(n_rows)
+
     def numbers(self, start, stop, rows=None):
         return self._table.numbers(start, stop, self._rows if rows is None else self._rows[rows])
 
@@ -178,6 +192,9 @@ class ArrayTable(Table):
 
     def view_width(self) -> int:
         return self.n_features if self.whole() is not None else max(1, ENTRIES_PER_BLOCK // self.n_rows)
+
+    def sort_width(self, n_rows):
+        return max(MIN_COLUMNS_PER_SORT, super().sort_width(n_rows))
 
     def whole(self):
         is_view = self._X.dtype in (np.float32, np.float64) and not isinstance(self._X, np.ma.MaskedArray)
@@ -323,7 +340,7 @@ class SparseTable(Table):
     def sort_width(self, n_rows):
         return 1  # columns differ in length: the zeros of a column are one value with the weight of all of them
 
-    def columns_to_sort(self, start, stop, weights):
+    def columns_to_sort(self, start, stop, weights, transpose):
         where, values = self.entries(start)
         n_zeros = self.n_rows - len(where)
         if weights is None:

@@ -85,6 +85,15 @@ def encode_cases(draw):
     dtype = draw(st.sampled_from([np.float64, np.float32]))
     with np.errstate(over="ignore"):
         values = rng.choice(pool, (n_rows, n_features)).astype(dtype)
+    values = draw(laid_out(values))
+    wide = max((len(own) for own in edges), default=0) > 254
+    codes = np.zeros((n_features, n_rows), dtype=np.uint16 if wide or draw(st.booleans()) else np.uint8)
+    return Case([values, flat, offsets], [codes], n_rows)
+
+
+@st.composite
+def laid_out(draw, values):
+    """The same numbers in any order of memory and with any strides, read-only."""
     layout = draw(st.sampled_from(["C", "F", "strided", "reversed"]))
     if layout == "strided":
         values = np.repeat(np.repeat(values, 2, axis=0), 3, axis=1)[::2, ::3]
@@ -93,9 +102,22 @@ def encode_cases(draw):
     else:
         values = np.asarray(values, order=layout)
     values.flags.writeable = False
-    wide = max((len(own) for own in edges), default=0) > 254
-    codes = np.zeros((n_features, n_rows), dtype=np.uint16 if wide or draw(st.booleans()) else np.uint8)
-    return Case([values, flat, offsets], [codes], n_rows)
+    return values
 
 
-CASES = {"cut_binomial": cut_binomial_cases(), "cut_regular": cut_regular_cases(), "encode": encode_cases()}
+@st.composite
+def transpose_cases(draw):
+    """Less than a tile, a tile, and some more, both ways."""
+    shape = draw(st.sampled_from([1, 64, 130])), draw(st.sampled_from([0, 1, 16, 35]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    with np.errstate(over="ignore"):
+        values = rng.choice(AWKWARD, shape).astype(draw(st.sampled_from([np.float64, np.float32])))
+    return Case([draw(laid_out(values))], [np.zeros(shape[::-1], dtype=values.dtype)], shape[1])
+
+
+CASES = {
+    "cut_binomial": cut_binomial_cases(),
+    "cut_regular": cut_regular_cases(),
+    "encode": encode_cases(),
+    "transpose": transpose_cases(),
+}

@@ -210,12 +210,11 @@ def test_long_columns_agree_with_the_reference(dtype, n_bins, n_features):
 
 def test_little_work_stays_on_one_thread(monkeypatch):
     asked = []
+    B, large = random_matrix(n_features=2, n_rows=1000), random_matrix(n_features=10, n_rows=30_000)
     monkeypatch.setattr(
         design, "over_ranges", lambda kernel, n_items, n_threads, *args, per_call: asked.append(n_threads)
     )
-    B = random_matrix(n_features=2, n_rows=1000)
     B.matvec(np.zeros(B.n_coef), n_threads=8)
-    large = random_matrix(n_features=10, n_rows=30_000)
     large.matvec(np.zeros(large.n_coef), n_threads=2)
     assert asked == [1, 2]
 

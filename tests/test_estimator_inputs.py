@@ -162,7 +162,7 @@ def test_frames_are_read_a_column_at_a_time(table, numbers, monkeypatch):
         return columns
 
     monkeypatch.setattr(table, "numbers", watched)
-    monkeypatch.setattr("rbr.tables.ENTRIES_PER_BLOCK", N)
+    monkeypatch.setattr("rbr.tables.ENTRIES_PER_SORT", N)
     wide = np.tile(X, 4)
     frame = pd.DataFrame(wide) if table is PandasTable else pl.DataFrame(wide)
     RBRRegressor(**STRICT).fit(frame, y).predict(frame)

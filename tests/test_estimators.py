@@ -116,7 +116,7 @@ def test_a_bad_value_is_named_before_any_work(parameter, value, table, monkeypat
         raise AssertionError("the work has begun")
 
     monkeypatch.setattr("rbr.estimators.solve", work)
-    monkeypatch.setattr("rbr.binning._sorted_columns", work)
+    monkeypatch.setattr("rbr.binning._sort_rows", work)
     estimator = RBRClassifier if parameter == "class_weight" else RBRRegressor
     m = estimator(**{parameter: value})
     X, y = task(estimator, table)

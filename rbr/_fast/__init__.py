@@ -4,7 +4,7 @@ They validate nothing, hold no lock and use no Python objects in loops; the room
 and allocate before they call. Each works on a range of features or rows.  Looks at: nothing of rbr.
 """
 
-from rbr._fast._binning import cut_binomial, cut_regular, encode
+from rbr._fast._binning import cut_binomial, cut_regular, encode, transpose
 from rbr._fast._design import gram, matvec, rmatvec
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
@@ -19,4 +19,5 @@ __all__ = [
     "prox_tables",
     "rmatvec",
     "score",
+    "transpose",
 ]

@@ -25,6 +25,27 @@ cdef enum:
     MIN_ROWS_FOR_CELLS = 512  # for fewer rows the cells cost more than they save
     CELLS_PER_EDGE = 8
     MAX_CELLS = 16384
+    TILE_ROWS = 64            # of a transposition: so many pages of a table kept by rows are open at a time
+    TILE_COLUMNS = 16         # a cache line of float32
+
+
+def transpose(
+    const real_t[:, :] values,      # IN  (n_rows, n_features), any strides
+    real_t[:, ::1] out,             # OUT (n_features, n_rows), the rows first <= j < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """out[j, i] = values[i, j], in tiles: a row of a wide table is pages away from the next."""
+    cdef Py_ssize_t n_rows = values.shape[0], i0 = 0, j0, i, j
+    with nogil:
+        while i0 < n_rows:
+            j0 = first
+            while j0 < last:
+                for i in range(i0, min(i0 + TILE_ROWS, n_rows)):
+                    for j in range(j0, min(j0 + TILE_COLUMNS, last)):
+                        out[j, i] = values[i, j]
+                j0 += TILE_COLUMNS
+            i0 += TILE_ROWS
 
 
 def cut_regular(
@@ -94,21 +115,52 @@ cdef Py_ssize_t _distinct(
     double[::1] weight,             # OUT
 ) noexcept nogil:
     """The distinct finite values of row j with their summed weights; returns how many there are."""
-    cdef Py_ssize_t i, n = 0
-    cdef bint weighted = weights.shape[1] > 0
-    cdef double x
-    for i in range(values.shape[1]):
+    cdef Py_ssize_t i = 0, k, n = 0, n_values = values.shape[1]
+    cdef double x, last = 0.0
+    while i < n_values and values[j, i] == -INFINITY:
+        i += 1
+    if weights.shape[1] > 0:
+        while i < n_values and values[j, i] < INFINITY:
+            x = values[j, i]
+            if n == 0 or x != last:
+                distinct[n] = last = x
+                weight[n] = 0.0
+                n += 1
+            weight[n - 1] += weights[j, i]
+            i += 1
+        return n
+    # Where each value begins; the next one's beginning less that is how often it occurs.
+    while i < n_values and values[j, i] < INFINITY:
         x = values[j, i]
-        if x == -INFINITY:
-            continue
-        if not x < INFINITY:
-            break
-        if n == 0 or x != distinct[n - 1]:
-            distinct[n] = x
-            weight[n] = 0.0
+        if n == 0 or x != last:
+            distinct[n] = last = x
+            weight[n] = i
             n += 1
-        weight[n - 1] += weights[j, i] if weighted else 1.0
+        i += 1
+    for k in range(n - 1):
+        weight[k] = weight[k + 1] - weight[k]
+    if n > 0:
+        weight[n - 1] = i - weight[n - 1]
     return n
+
+
+cdef bint _all_once(const double[::1] weight, Py_ssize_t n) noexcept nogil:
+    """Whether each of the values weighs 1."""
+    cdef Py_ssize_t i
+    cdef bint all_once = True
+    for i in range(n):
+        all_once &= weight[i] == 1.0
+    return all_once
+
+
+cdef Py_ssize_t _start_of_share(Py_ssize_t k, Py_ssize_t n, Py_ssize_t n_shares) noexcept nogil:
+    """The first of n values of weight 1 whose mid-rank is in share k, by the quotient that defines the shares."""
+    cdef Py_ssize_t i = k * n // n_shares
+    while i > 0 and <Py_ssize_t> ((i - 0.5) * n_shares / n) >= k:
+        i -= 1
+    while i < n and <Py_ssize_t> ((i + 0.5) * n_shares / n) < k:
+        i += 1
+    return i
 
 
 cdef Py_ssize_t _start_regular(
@@ -120,12 +172,16 @@ cdef Py_ssize_t _start_regular(
     double[::1] bin_weight,         # SCRATCH
 ) noexcept nogil:
     """Where the regular bins start; returns how many there are."""
-    cdef Py_ssize_t i, k, last_k, lightest, found, n_bins, light_bins = max_bins
-    cdef double light_weight, limit, before
+    cdef Py_ssize_t i, k, last_k, share = 0, lightest, found, n_bins, light_bins = max_bins
+    cdef double light_weight, limit, before, middle, surely_before = 0.0
     if n_distinct <= max_bins:
         for i in range(n_distinct):
             starts[i] = i
         return max(n_distinct, 1)
+    if _all_once(weight, n_distinct):
+        for k in range(max_bins):
+            starts[k] = _start_of_share(k, n_distinct, max_bins)
+        return max_bins
 
     # 1. Heavy values: heavier than an equal share of the bins that are left. The share shrinks as they leave.
     for i in range(n_distinct):
@@ -149,8 +205,12 @@ cdef Py_ssize_t _start_regular(
         if heavy[i]:
             k = -1
         else:
-            k = <Py_ssize_t> ((before + 0.5 * weight[i]) * light_bins / light_weight)
-            k = min(k, light_bins - 1)
+            # A quotient per value would be dear: up to this side of rounding the share is the last one's.
+            middle = (before + 0.5 * weight[i]) * light_bins
+            if middle >= surely_before:
+                share = min(<Py_ssize_t> (middle / light_weight), light_bins - 1)
+                surely_before = (share + 1) * light_weight * (1.0 - 1e-12)
+            k = share
             before += weight[i]
         if heavy[i] or k != last_k:
             starts[n_bins] = i
@@ -193,7 +253,7 @@ cdef void _describe(
 ) noexcept nogil:
     """The edges between the bins, and the mean in each bin."""
     cdef Py_ssize_t i, k, start, stop
-    cdef double total, mean
+    cdef double total, mean, share
     if n_distinct == 0:
         positions[0] = 0.0
         return
@@ -206,9 +266,13 @@ cdef void _describe(
         for i in range(start, stop):
             total += weight[i]
         # Shares times values cannot overflow before the last bit; rounding must not leave the bin.
-        mean = 0.0
-        for i in range(start, stop):
-            mean += weight[i] / total * distinct[i]
+        mean, share = 0.0, 1.0 / total
+        if share < INFINITY:
+            for i in range(start, stop):
+                mean += weight[i] * share * distinct[i]
+        else:
+            for i in range(start, stop):
+                mean += weight[i] / total * distinct[i]
         positions[k] = min(max(mean, distinct[start]), distinct[stop - 1])
 
 

@@ -137,7 +137,7 @@ def rmatvec(
 ):
     """out[offsets[j] + k] += sum of values[i] over the rows with codes[j, i] == k."""
     cdef Py_ssize_t block, start, stop, group, t, s, n_together
-    cdef double[:, ::1] sums = np.empty((TOGETHER, _widest(offsets, features) + 1))
+    cdef double[:, ::1] sums = np.empty((TOGETHER, _widest(offsets, features[first:last]) + 1))
     cdef const code_t* columns[TOGETHER]
     # A feature's sums have one owner and are the same alone and together: the same bits for any range.
     with nogil:

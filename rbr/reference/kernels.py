@@ -19,6 +19,7 @@ __all__ = [
     "prox_tables",
     "rmatvec",
     "score",
+    "transpose",
 ]
 
 
@@ -177,6 +178,16 @@ def encode(
     """codes[j, i] = number of edges of feature j below values[i, j]; for NaN one more than it has edges."""
     for j in range(values.shape[1]):
         codes[j, first:last] = codes_of(values[first:last, j], edges[edge_offsets[j] : edge_offsets[j + 1]])
+
+
+def transpose(
+    values,  # IN  (n_rows, n_features), any strides
+    out,  # OUT (n_features, n_rows) of the same dtype, the rows first <= j < last
+    first,
+    last,
+):
+    """out[j, i] = values[i, j]."""
+    out[first:last] = values[:, first:last].T
 
 
 def score(

@@ -1,0 +1,119 @@
+"""The pool: ranges cover the work once, a late thread holds up nobody, errors arrive, and forked children work."""
+
+import multiprocessing
+import os
+import threading
+
+import numpy as np
+import pytest
+from helpers import assert_same_bits
+
+from rbr import RBRClassifier, parallel
+from rbr.parallel import over_ranges
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+@pytest.mark.parametrize("per_call", [None, 1, 13, 1000])
+@pytest.mark.parametrize("n_items", [0, 1, 5, 100, 1003])
+def test_ranges_cover_the_items_once(n_items, per_call, n_threads):
+    times, lengths = np.zeros(n_items, dtype=int), []
+
+    def kernel(first, last):
+        lengths.append(last - first)
+        times[first:last] += 1
+
+    over_ranges(kernel, n_items, n_threads, per_call=per_call)
+    assert (times == 1).all()
+    assert max(lengths) <= (per_call or max(n_items, 1))
+
+
+def test_one_thread_is_one_plain_call():
+    calls = []
+    over_ranges(lambda *args: calls.append((*args, threading.get_ident())), 100, 1, "a")
+    assert calls == [("a", 0, 100, threading.get_ident())]
+
+
+def test_a_thread_that_does_not_come_holds_up_nobody():
+    """The pool's workers are all kept busy elsewhere; the caller does the work alone, and returns."""
+    over_ranges(lambda first, last: None, 10, 3)  # the pool has workers now
+    release, workers = threading.Event(), parallel._pool_size
+    busy = [parallel._pool_of(1).submit(release.wait) for _ in range(workers)]
+    done = np.zeros(50, dtype=int)
+
+    def kernel(first, last):
+        done[first:last] += 1
+
+    caller = threading.Thread(target=over_ranges, args=(kernel, 50, 3))
+    caller.start()
+    caller.join(60)
+    came_back = not caller.is_alive()
+    release.set()
+    for one in busy:
+        one.result()
+    caller.join()
+    assert came_back
+    assert (done == 1).all()
+
+
+def test_work_is_dealt_to_the_thread_that_asks_next():
+    """One thread is stuck in its first range until the other has done all the rest."""
+    n_items, done, all_others_done = 64, [], threading.Event()
+    lock = threading.Lock()
+
+    def kernel(first, last):
+        with lock:
+            is_first = not done
+            done.append((first, last))
+            if sum(b - a for a, b in done) == n_items:
+                all_others_done.set()
+        if is_first:
+            assert all_others_done.wait(60)
+
+    over_ranges(kernel, n_items, 2)
+    assert sum(b - a for a, b in done) == n_items
+
+
+@pytest.mark.parametrize("failing", [0, 63])
+def test_errors_of_any_thread_arrive(failing):
+    def kernel(first, last):
+        if first <= failing < last:
+            raise ArithmeticError(f"item {failing}")
+
+    for n_threads in (1, 2, 5):
+        with pytest.raises(ArithmeticError, match=f"item {failing}"):
+            over_ranges(kernel, 64, n_threads)
+
+
+def _fit(n_jobs):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30_000, 20))
+    y = (X[:, 0] + X[:, 3] ** 2 > rng.standard_normal(30_000)).astype(int)
+    return RBRClassifier(n_jobs=n_jobs, max_iter=5, tol=1e-2).fit(X, y).decision_function(X[:100])
+
+
+def _fit_in_child(queue):
+    assert parallel._pool is None, "threads do not survive a fork: the child must make its own"
+    queue.put(_fit(2))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python warns of forks beside threads: that is the test
+def test_a_forked_child_fits_as_its_parent_does():
+    expected = _fit(2)
+    assert parallel._pool is not None, "the parent's pool has been used"
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_fit_in_child, args=(queue,))
+    child.start()
+    child.join(120)
+    if child.is_alive():
+        child.terminate()
+        pytest.fail("the child hangs")
+    assert child.exitcode == 0
+    assert_same_bits(queue.get(), expected)
+
+
+def test_a_fit_has_the_same_bits_on_any_number_of_threads():
+    expected = _fit(1)
+    for n_jobs in (2, 3):
+        assert_same_bits(_fit(n_jobs), expected)
