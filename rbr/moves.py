@@ -86,10 +86,8 @@ def entries(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[
 def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_not: int | None = None):
     """(feature, tables, support, pieces) with the unused feature whose table a step from zero makes worth most."""
     constraints = problem.constraints
-    entering = -step * problem.objective.gradient(point)
-    for j in point.support if but_not is None else (*point.support, but_not):
-        entering[constraints.offsets[j] : constraints.offsets[j + 1]] = 0.0
-    found = problem.prox(entering, step, constraints.with_max_features(1))
+    others = point.support if but_not is None else np.append(point.support, but_not)
+    found = problem.best_to_enter(point, step, without=others)
     if not len(found.support):
         return None
     into = int(found.support[0])

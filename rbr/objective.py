@@ -95,9 +95,32 @@ class Objective:
                 intercept = loss.refit_intercept(y, raw, v, intercept)
         return raw + intercept, intercept
 
+    def lazy_gradient(self, point: Point) -> LazyGradient:
+        """The gradient at a point, whose columns are summed when they are first asked for."""
+        self.n_gradients += 1
+        return LazyGradient(self, self._weighted_residual(point.raw))
+
+    def residual_distance(self, one: np.ndarray, other: np.ndarray, rounding: float) -> np.ndarray:
+        """sqrt(sum_i v_i (r_i - r'_i)^2) of weighted residuals v_i r_i, for each output; plus a part of r's norm."""
+        squares = np.zeros((2, self.n_outputs))
+        for rows in self._blocks():
+            change, v = one[rows] - other[rows], self.row_weights[rows]
+            with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
+                for total, values in zip(squares, (change, one[rows]), strict=True):
+                    total += ((values * values).T / v).sum(axis=-1)
+        distance, size = np.sqrt(squares)
+        return distance + rounding * size
+
+    def _weighted_residual(self, raw: np.ndarray) -> np.ndarray:
+        """v_i times the residual of row i; each output contiguous."""
+        residual = np.empty(raw.shape, order="F")
+        for rows in self._blocks():
+            self.loss.residual(self.y[rows], raw[rows], out=residual[rows])
+            residual[rows] = (residual[rows].T * self.row_weights[rows]).T
+        return residual
+
     def _sweep(self, raw: np.ndarray, features: np.ndarray, with_loss: bool) -> tuple[float, np.ndarray]:
         design, y, v = self.design, self.y, self.row_weights
-        self.n_columns_read += len(features)
         self.n_gradients += 1
         sums = np.zeros((self.n_outputs, design.n_coef))
         residual = np.empty(raw.shape, order="F")
@@ -109,17 +132,27 @@ class Objective:
             else:
                 self.loss.residual(y[rows], raw[rows], out=residual[rows])
             residual[rows] = (residual[rows].T * v[rows]).T
-            n_threads = self.n_threads if (rows.stop - rows.start) * len(features) >= 200_000 else 1
-            for column, out in zip(np.atleast_2d(residual.T), sums, strict=True):
-                over_ranges(
-                    kernels().rmatvec,
-                    len(features),
-                    n_threads,
-                    *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
-                    per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
-                )
-        gradient = np.divide(-sums, design.weights, out=np.zeros_like(sums), where=design.weights > 0)
-        return float(sum(block_losses)), gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
+            self._add_block_by_bin(residual, rows, features, sums)
+        self.n_columns_read += len(features)
+        return float(sum(block_losses)), self._as_gradient(sums)
+
+    def _add_block_by_bin(self, residual, rows: slice, features: np.ndarray, sums: np.ndarray) -> None:
+        """Add a block of rows to the sums by bin of some features, for each output."""
+        design = self.design
+        n_threads = self.n_threads if (rows.stop - rows.start) * len(features) >= 200_000 else 1
+        for column, out in zip(np.atleast_2d(residual.T), sums, strict=True):
+            over_ranges(
+                kernels().rmatvec,
+                len(features),
+                n_threads,
+                *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
+                per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
+            )
+
+    def _as_gradient(self, sums: np.ndarray) -> np.ndarray:
+        weights = self.design.weights
+        gradient = np.divide(-sums, weights, out=np.zeros_like(sums), where=weights > 0)
+        return gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
 
     def curvature(self, point: Point, majorize: bool = False) -> np.ndarray | None:
         """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs).
@@ -192,3 +225,31 @@ class Objective:
     def _blocks(self):
         n_rows = len(self.y)
         return [slice(a, min(a + ROWS_PER_BLOCK, n_rows)) for a in range(0, n_rows, ROWS_PER_BLOCK)]
+
+
+class LazyGradient:
+    """The gradient at a point, of which only some columns have been summed: zero elsewhere.
+
+    values : (n_coef,) or (n_coef, n_outputs)
+    is_read : bool per feature
+    residual : v_i times the residual of row i
+    """
+
+    def __init__(self, objective: Objective, residual: np.ndarray):
+        self._objective, self.residual = objective, residual
+        self.values = objective.zero_tables()
+        self.is_read = np.zeros(objective.design.n_features, dtype=bool)
+
+    def read(self, features: np.ndarray) -> None:
+        """Sum the columns of those features that were not summed before."""
+        features = np.asarray(features, dtype=np.int64)
+        features = features[~self.is_read[features]]
+        if not len(features):
+            return
+        objective = self._objective
+        sums = np.zeros((objective.n_outputs, objective.design.n_coef))
+        for rows in objective._blocks():
+            objective._add_block_by_bin(self.residual, rows, features, sums)
+        objective.n_columns_read += len(features)
+        self.values += objective._as_gradient(sums)
+        self.is_read[features] = True

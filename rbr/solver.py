@@ -32,6 +32,7 @@ from rbr.moves import Proposal, entries, shifts, swaps
 from rbr.objective import Objective, Point
 from rbr.parallel import resolve_n_jobs
 from rbr.refit import norm, refit, ridge, settle_empty_levels
+from rbr.screening import Screen, ScreenedGradient
 
 SOLVERS = ("auto", "algorithm1")
 KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
@@ -62,7 +63,8 @@ class Iteration:
     step: float
     support: np.ndarray
     residual: float
-    passes: float
+    columns: int  # gradient columns that were summed to propose the next one
+    passes: float  # over all columns of the codes, so far
     seconds: float
 
 
@@ -129,12 +131,6 @@ class Problem:
     def n_threads(self) -> int:
         return self.objective.n_threads
 
-    def prox(
-        self, f: np.ndarray, step: float, constraints: BoundConstraints | None = None, loudness: float = 1.0
-    ) -> Prox:
-        constraints = self.constraints if constraints is None else constraints
-        return constraints.prox(f, step, loudness * self.scale, alpha=self.alpha, n_threads=self.n_threads)
-
     def loudness(self, point: Point) -> float:
         """The dispersion around a point, in units of the one that the jump cost reckons with."""
         objective = self.objective
@@ -143,10 +139,30 @@ class Problem:
         phi = objective.loss.dispersion(objective.y, point.raw, objective.row_weights, objective.n_total, 1.0)
         return phi / max(self.scale * objective.n_total, 1e-300)
 
-    def step_from(self, point: Point, gradient: np.ndarray, step: float, constraints: BoundConstraints):
+    @cached_property
+    def screen(self) -> Screen:
+        """What is known of the gradients of unused features."""
+        return Screen(self.objective, self.constraints)
+
+    def step_from(
+        self,
+        gradient: ScreenedGradient,
+        step: float,
+        constraints: BoundConstraints | None = None,
+        loudness: float = 1.0,
+    ) -> tuple[Prox, float]:
         """P(f - step * gradient), and how far it is from f."""
-        found = self.prox(point.f - step * gradient, step, constraints)
-        return found, norm(found.f - point.f, constraints.weights)
+        constraints = self.constraints if constraints is None else constraints
+        scale = loudness * self.scale
+        found = gradient.step(constraints, step, scale, alpha=self.alpha, n_threads=self.n_threads)
+        return found, norm(found.f - gradient.point.f, constraints.weights)
+
+    def best_to_enter(self, point: Point, step: float, without: np.ndarray) -> Prox:
+        """The table of the one feature that a step from zero makes worth most, of all but some."""
+        gradient = self.screen.look_at(point)
+        return gradient.step_of_others(
+            self.constraints.with_max_features(1), step, self.scale, without, alpha=self.alpha, n_threads=self.n_threads
+        )
 
     def cost(self, labels: np.ndarray, support: np.ndarray) -> float:
         """The jump cost of tables with the given pieces."""
@@ -205,7 +221,7 @@ class _Recorder:
         self.history: list[Iteration] = []
         self.start = time.perf_counter()
 
-    def record(self, point: Point, labels: np.ndarray, step: float, residual: float) -> bool:
+    def record(self, point: Point, labels: np.ndarray, step: float, residual: float, columns: int) -> bool:
         """Whether the callback asks to stop."""
         row = Iteration(
             index=len(self.history),
@@ -214,16 +230,17 @@ class _Recorder:
             step=step,
             support=point.support,
             residual=residual,
+            columns=columns,
             passes=self.problem.objective.n_passes,
             seconds=time.perf_counter() - self.start,
         )
         self.history.append(row)
         if self.verbose:
             if row.index == 0:
-                print("  iter    objective         loss  features       step   residual   passes   seconds")
+                print("  iter    objective         loss  features       step   residual  columns   passes   seconds")
             print(
                 f"{row.index:6d} {row.objective:12.6g} {row.loss:12.6g} {len(row.support):9d} {row.step:10.3g} "
-                f"{row.residual:10.2e} {row.passes:8.1f} {row.seconds:9.2f}"
+                f"{row.residual:10.2e} {row.columns:8d} {row.passes:8.1f} {row.seconds:9.2f}"
             )
         return self.callback is not None and bool(self.callback(row))
 
@@ -232,21 +249,22 @@ def _run_algorithm1(problem: Problem, start: Point, labels, step: float | None, 
     """f <- P(f - mu grad) with a fixed step mu (paper, Algorithm 1)."""
     objective, weights = problem.objective, problem.constraints.weights
     step = problem.natural_step if step is None else step
-    point, gradient = objective.point_and_gradient(start.f, start.support, start.intercept)
+    point = objective.point(start.f, start.support, start.intercept)
     for iteration in range(max_iter + 1):
-        found, residual = problem.step_from(point, gradient, step, problem.constraints)
+        gradient = problem.screen.move_to(point)
+        found, residual = problem.step_from(gradient, step)
         converged = residual <= tol * max(norm(point.f, weights), 1e-12)
-        stop = recorder.record(point, labels, step, residual)
+        stop = recorder.record(point, labels, step, residual, gradient.n_read)
         if stop or iteration == max_iter or (converged and tol > 0):
             break
-        point, gradient = objective.point_and_gradient(found.f, found.support, point.intercept)
+        point = objective.point(found.f, found.support, point.intercept)
         labels = found.labels
     return point, labels, step, residual, converged
 
 
 def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_iter: int, tol: float, recorder):
     """Propose by a proximal step, refit, accept if the objective falls; then single moves."""
-    objective, constraints = problem.objective, problem.constraints
+    constraints = problem.constraints
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
     point, value = start, problem.value(start, labels)
@@ -258,26 +276,26 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
         return new if new[-1] < value - by_at_least else None
 
     for iteration in range(max_iter + 1):
-        gradient = objective.gradient(point)
+        gradient = problem.screen.move_to(point)
         nearly_still = tol * max(norm(point.f, weights), 1e-12)
         # At the start every table can explain much of y alone; let few in at a time, and each finds its own share.
         n_features = max(FIRST_FEATURES, 2 * len(point.support))
         growing = constraints.with_max_features(n_features if limit is None else min(limit, n_features))
         new, refused = None, []
         for halving in range(MAX_STEP_HALVINGS + 1):
-            found, residual = problem.step_from(point, gradient, step, growing)
+            found, residual = problem.step_from(gradient, step, growing)
             if residual <= nearly_still and growing.max_features != limit:
                 growing = constraints
-                found, residual = problem.step_from(point, gradient, step, growing)
+                found, residual = problem.step_from(gradient, step, growing)
             converged = residual <= nearly_still
             if halving == 0:
-                stop = recorder.record(point, labels, step, residual) or iteration == max_iter
+                stop = recorder.record(point, labels, step, residual, gradient.n_read) or iteration == max_iter
             if converged or stop or halving == MAX_STEP_HALVINGS:
                 break
             if halving == 0 and (loudness := problem.loudness(point)) > LOUD:
                 # Most of what is left is still signal of other features. At the price of noise so loud a table takes
                 # only what is surely its own; at the final price it would buy pieces for what others explain later.
-                careful = problem.prox(point.f - longest * gradient, longest, growing, loudness)
+                careful, _ = problem.step_from(gradient, longest, growing, loudness)
                 if not np.array_equal(careful.labels, labels):
                     new = accept(careful, NEWTON_PER_PROPOSAL)
                     if new is not None:
