@@ -1,4 +1,4 @@
-"""Small changes of a fitted model that might lower the objective: move one jump, or swap one feature.
+"""Changes of a fitted model that might lower the objective: move one jump, swap one feature, or search all pieces anew.
 
 A proximal step changes everything a little; these change one thing a lot, and so leave local optima that no short step
 leaves. A move is only proposed here: whoever asks refits it and compares objectives.
@@ -14,8 +14,9 @@ import numpy as np
 
 from rbr.constraints import SHAPES
 from rbr.objective import Point
-from rbr.refit import piece_basis
+from rbr.refit import piece_basis, used_features
 
+_FREQUENCY = SHAPES.index("frequency")
 _WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
 
@@ -95,6 +96,42 @@ def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_n
     f, pieces = point.f.copy(), labels.copy()
     f[bins], pieces[bins] = found.f[bins], found.labels[bins]
     return into, f, np.sort(np.append(point.support, into)), pieces
+
+
+def resegmented(problem, point: Point, labels: np.ndarray) -> Proposal | None:
+    """The pieces of all used tables searched anew, each with the others held; None if they come out the same.
+
+    The proximal step searches in the geometry of the weights and with a bound on the curvature. Here every bin has its
+    own curvature: the loss is near a parabola in each (as in `shifts`), and the best pieces under it are a proximal
+    step of length 1 / H in the geometry h / H, with h the curvature summed by bin and H its total. So all jumps move,
+    come and go at once, where shifts move one in each table. One pass over the used columns. For one output; tables of
+    frequencies stay as they are.
+    """
+    constraints, objective = problem.constraints, problem.objective
+    searched = point.support[constraints.shapes[point.support] != _FREQUENCY]
+    if not len(searched) or point.f.ndim > 1:
+        return None
+    curvature = objective.curvature(point)
+    total = float(curvature.sum())
+    if not total > 0:
+        return None
+    by_bin = objective.bin_sums(curvature, searched)
+    newton = np.divide(
+        constraints.weights * objective.gradient(point, searched), by_bin, out=np.zeros_like(by_bin), where=by_bin > 0
+    )
+    is_searched = np.zeros(constraints.n_features, dtype=bool)
+    is_searched[searched] = True
+    bins = np.repeat(is_searched, constraints.n_bins)
+    geometry = constraints.on(np.where(bins, by_bin / total, constraints.weights)).with_max_features(None)
+    target = np.where(bins, point.f - newton, 0.0)
+    found = geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
+    pieces = np.where(bins, found.labels, labels)
+    if np.array_equal(pieces, labels):
+        return None
+    f = np.where(bins, found.f, point.f)
+    means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
+    f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
+    return Proposal(None, f, used_features(constraints, pieces), pieces)
 
 
 def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:

@@ -20,6 +20,15 @@ from rbr.parallel import over_ranges
 ROWS_PER_BLOCK = 1 << 16
 
 
+def spread_rows(n_rows: int, n_sample: int) -> np.ndarray:
+    """Ascending indices of a sample: of each of n_sample stretches of rows one, by a draw that is always the same.
+
+    Every stretch of sorted rows is represented, and rows with a period are not met in step with it.
+    """
+    cuts = np.arange(n_sample + 1) * n_rows // n_sample
+    return cuts[:-1] + np.random.default_rng(0).integers(np.diff(cuts))
+
+
 @dataclass(frozen=True, eq=False)
 class Point:
     """Tables with their refitted intercept, the raw predictions they give, and the mean loss there."""
@@ -61,6 +70,29 @@ class Objective:
     def n_passes(self) -> float:
         """Full passes over the codes so far: columns read over columns there are."""
         return self.n_columns_read / max(self.design.n_features, 1)
+
+    def sample(self, n_rows: int) -> Objective:
+        """The same loss over a sample of rows, see `spread_rows`; n is that of the sample."""
+        rows = spread_rows(len(self.y), n_rows)
+        v = self.row_weights[rows]
+        share = v.sum()
+        v /= share
+        design = self.design[rows].with_weights(self.design.weights_kind, sample_weight=v)
+        return Objective(
+            design,
+            self.y[rows],
+            self.loss,
+            row_weights=v,
+            n_total=self.n_total * share,
+            offset=None if self.offset is None else self.offset[rows],
+            n_threads=self.n_threads,
+        )
+
+    def count_work_of(self, sample: Objective) -> None:
+        """Add what was done on a sample of these rows to the counts, in columns of all rows."""
+        self.n_columns_read += sample.n_columns_read * len(sample.y) / len(self.y)
+        self.n_gradients += sample.n_gradients
+        self.n_newton_steps += sample.n_newton_steps
 
     def zero_tables(self) -> np.ndarray:
         shape = (self.design.n_coef,) if self.n_outputs == 1 else (self.design.n_coef, self.n_outputs)
@@ -154,13 +186,17 @@ class Objective:
         gradient = np.divide(-sums, weights, out=np.zeros_like(sums), where=weights > 0)
         return gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
 
-    def curvature(self, point: Point, majorize: bool = False) -> np.ndarray | None:
+    def curvature(self, point: Point, majorize: bool = False, rows: np.ndarray | None = None) -> np.ndarray | None:
         """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs).
 
-        Majorized: v_i times that of a parabola above the loss that touches it; None where there is none.
+        Majorized: v_i times that of a parabola above the loss that touches it; None where there is none. Of a sample of
+        rows: with v scaled to sum 1 over them.
         """
-        curvature = (self.loss.majorized_curvature if majorize else self.loss.curvature)(self.y, point.raw)
-        return None if curvature is None else (curvature.T * self.row_weights).T
+        y, raw, v = self.y, point.raw, self.row_weights
+        if rows is not None:
+            y, raw, v = y[rows], raw[rows], v[rows] / v[rows].sum()
+        curvature = (self.loss.majorized_curvature if majorize else self.loss.curvature)(y, raw)
+        return None if curvature is None else (curvature.T * v).T
 
     def hessian(self, point: Point, curvature: np.ndarray, majorize: bool = False):
         """The map from raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the intercept's answer."""
@@ -186,24 +222,21 @@ class Objective:
         self.n_columns_read += len(features)
         return self.design.matvec(f, features=features, n_threads=self.n_threads)
 
-    def grouped_gram(self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray, row_weights: np.ndarray):
-        """The weighted cross-tabulation of features whose bins were first merged into groups.
+    def grouped_codes(
+        self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray, rows: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The codes of some features, of all rows or a sample, after their bins were merged into groups.
 
         groups : int per bin of the design: its group within its table, or the number of groups for none
         n_groups : number of groups of each given feature
         """
-        offsets = np.concatenate([[0], np.cumsum(n_groups)])
-        return self.gram_of(self.grouped_codes(features, groups, n_groups), offsets, row_weights), offsets
-
-    def grouped_codes(self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray) -> np.ndarray:
-        """The codes of some features after their bins were merged into groups; see `grouped_gram`."""
         design = self.design
         dtype = np.uint8 if n_groups.max(initial=0) <= 255 else np.uint16
-        codes = np.empty((len(features), design.n_rows), dtype=dtype)
+        codes = np.empty((len(features), design.n_rows if rows is None else len(rows)), dtype=dtype)
         for row, j, n in zip(codes, features, n_groups, strict=True):
             table = np.append(groups[design.offsets[j] : design.offsets[j + 1]], n).astype(dtype)
-            np.take(table, design.codes[j], out=row, mode="clip")
-        self.n_columns_read += len(features)
+            np.take(table, design.codes[j] if rows is None else design.codes[j, rows], out=row, mode="clip")
+        self.n_columns_read += len(features) * codes.shape[1] / design.n_rows
         return codes
 
     def gram_of(self, codes: np.ndarray, offsets: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
@@ -211,7 +244,7 @@ class Objective:
         n_features, n_rows = codes.shape
         out = np.empty((offsets[-1], offsets[-1]))
         n_pairs = n_features * (n_features + 1) // 2
-        self.n_columns_read += n_pairs
+        self.n_columns_read += n_pairs * n_rows / self.design.n_rows
         n_threads = self.n_threads if n_pairs * n_rows >= 200_000 else 1
         over_ranges(
             kernels().gram,

@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import block_diag
 
 from rbr.constraints import SHAPES, BoundConstraints
-from rbr.objective import Objective, Point
+from rbr.objective import Objective, Point, spread_rows
 from rbr.reference.projections import isotonic
 
 _INCREASING, _DECREASING = SHAPES.index("increasing"), SHAPES.index("decreasing")
@@ -30,6 +30,14 @@ MAX_DENSE_GROUPS = 4000
 MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
+
+# With many more rows than this, and than so many for each unknown, the built Hessian is that of a sample of rows: its
+# relative error is about sqrt(unknowns / rows), so a Newton step still gains a digit or more, at a small part of the
+# price. The gradient and the test of descent are always exact.
+HESSIAN_ROWS = 1 << 16
+HESSIAN_ROWS_PER_UNKNOWN = 64
+# Where a step lowers the value by more than this part of what the step before did, the sample was too small after all.
+SLOW = 0.1
 
 # Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
 CG_TOL = 1e-3
@@ -132,6 +140,7 @@ def refit(
         return point, labels
     value = point.loss + ridge(point.f, constraints.weights, alpha)
     space = _Space(objective, constraints, point.support, labels)
+    last_descent = np.inf
     for _ in range(max_newton):
         if not np.array_equal(space.labels, labels):  # monotone pieces were merged
             space = _Space(objective, constraints, point.support, labels)
@@ -141,6 +150,10 @@ def refit(
         trial = _descend(objective, constraints, point, labels, space, gradient, alpha, value, target)
         if trial is None:
             break
+        descent = value - trial[-1]
+        if descent > SLOW * last_descent:
+            space.use_all_rows()
+        last_descent = descent
         point, labels, value = trial
     return point, labels
 
@@ -208,6 +221,14 @@ class _Space:
             self.classes.append(tables)
         self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
         self._merged: dict[int, tuple] = {}
+        n_rows = objective.design.n_rows
+        n_sample = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * int(self.starts[-1]))
+        self._hessian_rows = spread_rows(n_rows, n_sample) if 2 * n_sample <= n_rows else None
+
+    def use_all_rows(self) -> None:
+        """From now on the Hessian is that of all rows."""
+        if self._hessian_rows is not None:
+            self._hessian_rows, self._merged = None, {}
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
@@ -231,23 +252,24 @@ class _Space:
 
     def newton_move(self, point: Point, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
         """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
-        curvature = self.objective.curvature(point, majorize)
+        starts = self.starts
+        is_small = [
+            len(tables) <= MAX_DENSE_FEATURES
+            and sum(len(t.basis.group_basis) for t in tables) <= MAX_DENSE_GROUPS
+            and starts[c + 1] - starts[c] <= MAX_DENSE_UNKNOWNS
+            for c, tables in enumerate(self.classes)
+        ]
+        is_exact = self.n_classes == 1 and is_small[0]
+        # Where the built Hessian only preconditions, all rows are needed all the same.
+        curvature = self.objective.curvature(point, majorize, self._hessian_rows if is_exact else None)
         if curvature is None:
             return None
         columns = curvature[:, None] if curvature.ndim == 1 else curvature
-        starts = self.starts
-        inverses, is_exact = [], self.n_classes == 1
-        for c, tables in enumerate(self.classes):
+        inverses = []
+        for c in range(self.n_classes):
             of_class = np.ascontiguousarray(columns[:, c])
-            n_unknowns = starts[c + 1] - starts[c]
-            is_small = (
-                len(tables) <= MAX_DENSE_FEATURES
-                and sum(len(t.basis.group_basis) for t in tables) <= MAX_DENSE_GROUPS
-                and n_unknowns <= MAX_DENSE_UNKNOWNS
-            )
-            invert = self._invert_by_cholesky if is_small else self._invert_blocks
-            inverses.append(invert(c, of_class, alpha) if n_unknowns else lambda r: r)
-            is_exact = is_exact and is_small
+            invert = self._invert_by_cholesky if is_small[c] else self._invert_blocks
+            inverses.append(invert(c, of_class, alpha) if starts[c + 1] > starts[c] else lambda r: r)
 
         def apply_inverses(r):
             return np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
@@ -265,7 +287,7 @@ class _Space:
         found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
         return self.tables(-found)
 
-    def _merged_columns(self, c: int):
+    def _merged_columns(self, c: int, is_sample: bool):
         """(codes, offsets, transposed basis) of a class's columns, the bins of a piece merged; kept between steps."""
         if c not in self._merged:
             tables = self.classes[c]
@@ -275,14 +297,15 @@ class _Space:
             for t in tables:
                 groups[t.bins] = t.basis.groups
             features = np.array([t.feature for t in tables])
-            codes = self.objective.grouped_codes(features, groups, n_groups)
+            rows = self._hessian_rows if is_sample else None
+            codes = self.objective.grouped_codes(features, groups, n_groups, rows)
             across = block_diag([basis.T for basis in bases], format="csr")
             self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), across
         return self._merged[c]
 
     def _invert_by_cholesky(self, c: int, curvature, alpha):
         """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
-        codes, offsets, across = self._merged_columns(c)
+        codes, offsets, across = self._merged_columns(c, is_sample=len(curvature) < self.objective.design.n_rows)
         gram = self.objective.gram_of(codes, offsets, curvature)
         hessian = across @ (across @ gram).T  # the cross-tabulation is symmetric
         total = curvature.sum()

@@ -25,16 +25,17 @@ from numpy.typing import ArrayLike
 
 from rbr.certificate import Certificate
 from rbr.checks import check_choice, check_int, check_nonnegative, check_real, check_vector
-from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints, Prox
+from rbr.constraints import DEFAULT_JUMP_COST, SHAPES, BoundConstraints, Constraints, Prox
 from rbr.design import BinnedMatrix
 from rbr.losses import get_loss
-from rbr.moves import Proposal, entries, shifts, swaps
+from rbr.moves import Proposal, entries, resegmented, shifts, swaps
 from rbr.objective import Objective, Point
 from rbr.parallel import resolve_n_jobs
 from rbr.refit import norm, refit, ridge, settle_empty_levels
 from rbr.screening import Screen, ScreenedGradient
 
 SOLVERS = ("auto", "algorithm1")
+_FREQUENCY = SHAPES.index("frequency")
 KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 
 # New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and so much
@@ -48,6 +49,12 @@ NEWTON_PER_MOVE = 4
 FIRST_FEATURES = 4
 SHIFTS_TRIED = 1
 NEWTON_TO_FINISH = 12
+# From so many rows on, used tables are searched anew in one go (rbr.moves.resegmented) before jumps are moved singly.
+LARGE = 50_000
+# A fit begins on one row in so many, where these are enough; with which tolerance, and for how many iterations at most.
+SAMPLE_SHARE = 16
+MIN_SAMPLE_ROWS = 15_000
+SAMPLE_TOL, SAMPLE_ITERATIONS = 1e-2, 30
 # Rows from which the dispersion is estimated; with more, every k-th row.
 MAX_DISPERSION_ROWS = 20_000
 DISPERSION_ROUNDS = 4
@@ -126,6 +133,7 @@ class Problem:
     constraints: BoundConstraints
     alpha: float
     scale: float  # lambda = dispersion / n
+    is_large: bool = False  # so many rows that passes over them are what a fit costs
 
     @property
     def n_threads(self) -> int:
@@ -262,7 +270,16 @@ def _run_algorithm1(problem: Problem, start: Point, labels, step: float | None, 
     return point, labels, step, residual, converged
 
 
-def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_iter: int, tol: float, recorder):
+def _run_auto(
+    problem: Problem,
+    start: Point,
+    labels,
+    step: float | None,
+    max_iter: int,
+    tol: float,
+    recorder,
+    with_moves: bool = True,
+):
     """Propose by a proximal step, refit, accept if the objective falls; then single moves."""
     constraints = problem.constraints
     weights, limit = constraints.weights, constraints.max_features
@@ -300,6 +317,11 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
                     new = accept(careful, NEWTON_PER_PROPOSAL)
                     if new is not None:
                         break
+            if problem.is_large and halving == 0 and np.array_equal(found.support, point.support):
+                searched = resegmented(problem, point, labels)
+                new = None if searched is None else accept(searched, NEWTON_PER_PROPOSAL)
+                if new is not None:
+                    break
             if np.array_equal(found.labels, labels):
                 new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, by_at_least=0.0)
             elif not any(np.array_equal(found.labels, other) for other in refused):
@@ -310,7 +332,7 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
             step /= 2
         if stop:
             break
-        if new is None:
+        if new is None and with_moves:
             moves = single_moves(problem, point, labels, step)
             new = next((n for n in (accept(move, NEWTON_PER_MOVE) for move in moves) if n is not None), None)
         if new is None:
@@ -423,9 +445,11 @@ def solve(
     bound = constraints.bind(design.offsets, design.weights, missing=design.missing, positions=design.positions)
     if dispersion is None and bound.jump_cost > 0:
         dispersion = estimate_dispersion(objective, bound)
-    problem = Problem(objective, bound, float(alpha), (dispersion or 0.0) / objective.n_total)
-    start, labels = _start(problem, warm_start)
+    scale = (dispersion or 0.0) / objective.n_total
+    problem = Problem(objective, bound, float(alpha), scale, is_large=design.n_rows > LARGE)
     step = None if step_size == "auto" else float(step_size)
+    on_sample = _start_on_sample(problem, step) if solver == "auto" and warm_start is None else None
+    start, labels = on_sample or _start(problem, warm_start)
     recorder = _Recorder(problem, verbose, callback)
     point, labels, step, residual, converged = _RUNNERS[solver](problem, start, labels, step, max_iter, tol, recorder)
     if not converged and tol > 0:
@@ -507,6 +531,39 @@ def _start(problem: Problem, warm_start) -> tuple[Point, np.ndarray]:
     # So short a step leaves tables as they are, and describes them by no more pieces than they have.
     found = bound.prox(given, 1e-9 * problem.natural_step, problem.scale, n_threads=problem.n_threads)
     return objective.point(found.f, found.support), found.labels
+
+
+def _start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.ndarray] | None:
+    """Where a fit on one row in sixteen ends (which may itself start on one in sixteen of those), or None.
+
+    On the sample the jump cost is that of its own number of rows: at the price of all rows noise would look worth
+    having. Nothing is found where a sample would be small, lacks a class, or beats no constant model on all rows; nor
+    where pieces that suit the sample could not be searched anew on all rows (classes), or where the bins of a sample do
+    not weigh the same, as frequencies demand.
+    """
+    whole = problem.objective
+    n_rows = whole.design.n_rows // SAMPLE_SHARE
+    if n_rows < MIN_SAMPLE_ROWS or whole.n_outputs > 1 or (problem.constraints.shapes == _FREQUENCY).any():
+        return None
+    objective = whole.sample(n_rows)
+    try:
+        objective.loss.validate(objective.y)
+    except ValueError:
+        return None
+    sample = Problem(
+        objective,
+        problem.constraints.on(objective.design.weights),
+        problem.alpha,
+        problem.scale * whole.n_total / objective.n_total,
+        is_large=True,
+    )
+    start, labels = _start_on_sample(sample, step) or _start(sample, None)
+    recorder = _Recorder(sample, 0, None)
+    found, *_ = _run_auto(sample, start, labels, step, SAMPLE_ITERATIONS, SAMPLE_TOL, recorder, with_moves=False)
+    whole.count_work_of(objective)
+    start, labels = _start(problem, found.f)
+    nothing, no_labels = _start(problem, None)
+    return (start, labels) if problem.value(start, labels) < problem.value(nothing, no_labels) else None
 
 
 def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:
