@@ -115,7 +115,7 @@ def resegmented(problem, point: Point, labels: np.ndarray) -> Proposal | None:
     total = float(curvature.sum())
     if not total > 0:
         return None
-    by_bin = objective.bin_sums(curvature, searched)
+    by_bin = objective.curvature_by_bin(curvature, searched)
     newton = np.divide(
         constraints.weights * objective.gradient(point, searched), by_bin, out=np.zeros_like(by_bin), where=by_bin > 0
     )
@@ -145,7 +145,7 @@ def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:
     if not len(point.support):
         return
     gradient = objective.gradient(point, point.support)
-    curvature = objective.bin_sums(objective.curvature(point), point.support)
+    curvature = objective.curvature_by_bin(objective.curvature(point), point.support)
     as_columns = [a[:, None] if a.ndim == 1 else a for a in (point.f, gradient, curvature, labels)]
     promising = []
     for j in point.support:

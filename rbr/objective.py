@@ -36,7 +36,7 @@ class Point:
     f: np.ndarray
     support: np.ndarray
     intercept: float | np.ndarray
-    raw: np.ndarray
+    raw: np.ndarray | None  # None where no rows are at hand (rbr.gram)
     loss: float
 
 
@@ -211,6 +211,19 @@ class Objective:
         of_intercept = np.stack([times(np.tile(unit, (len(self.y), 1))).sum(axis=0) for unit in units])
         inverse = np.linalg.pinv(of_intercept, hermitian=True)
         return lambda raw: times(raw - inverse @ times(raw).sum(axis=0))
+
+    def curvature_by_bin(self, curvature: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The `curvature` of all rows summed by bin, over the given features, zero elsewhere."""
+        return self.bin_sums(curvature, features)
+
+    def hessian_of_tables(self, point: Point, curvature: np.ndarray, majorize: bool, features: np.ndarray):
+        """The Hessian as a map from tables of some features to sums by bin, the intercept eliminated."""
+        of_rows = self.hessian(point, curvature, majorize)
+        return lambda f: self.bin_sums(of_rows(self.row_sums(f, features)), features)
+
+    def dispersion(self, point: Point, df: float = 1.0) -> float:
+        """phi around a point: what one number explains by chance, in units of the loss."""
+        return self.loss.dispersion(self.y, point.raw, self.row_weights, self.n_total, df)
 
     def bin_sums(self, values: np.ndarray, features: np.ndarray) -> np.ndarray:
         """X.T @ values over the given features, zero elsewhere."""

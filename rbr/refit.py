@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import block_diag
 
 from rbr.constraints import SHAPES, BoundConstraints
+from rbr.gram import GramObjective
 from rbr.objective import Objective, Point, spread_rows
 from rbr.reference.projections import isotonic
 
@@ -221,7 +221,7 @@ class _Space:
             self.classes.append(tables)
         self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
         self._merged: dict[int, tuple] = {}
-        n_rows = objective.design.n_rows
+        n_rows = 0 if isinstance(objective, GramObjective) else objective.design.n_rows
         n_sample = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * int(self.starts[-1]))
         self._hessian_rows = spread_rows(n_rows, n_sample) if 2 * n_sample <= n_rows else None
 
@@ -276,19 +276,16 @@ class _Space:
 
         if is_exact:
             return self.tables(-apply_inverses(gradient))
-        hessian_of_rows = self.objective.hessian(point, curvature, majorize)
+        of_tables = self.objective.hessian_of_tables(point, curvature, majorize, self.support)
 
         def hessian_times(a):
-            sums = self.objective.bin_sums(
-                hessian_of_rows(self.objective.row_sums(self.tables(a), self.support)), self.support
-            )
-            return self._of_bins(sums) + alpha * a
+            return self._of_bins(of_tables(self.tables(a))) + alpha * a
 
         found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
         return self.tables(-found)
 
     def _merged_columns(self, c: int, is_sample: bool):
-        """(codes, offsets, transposed basis) of a class's columns, the bins of a piece merged; kept between steps."""
+        """(codes, offsets, bases) of a class's columns, the bins of a piece merged; kept between steps."""
         if c not in self._merged:
             tables = self.classes[c]
             bases = [t.basis.group_basis for t in tables]
@@ -299,18 +296,16 @@ class _Space:
             features = np.array([t.feature for t in tables])
             rows = self._hessian_rows if is_sample else None
             codes = self.objective.grouped_codes(features, groups, n_groups, rows)
-            across = block_diag([basis.T for basis in bases], format="csr")
-            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), across
+            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), bases
         return self._merged[c]
 
     def _invert_by_cholesky(self, c: int, curvature, alpha):
         """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
-        codes, offsets, across = self._merged_columns(c, is_sample=len(curvature) < self.objective.design.n_rows)
-        gram = self.objective.gram_of(codes, offsets, curvature)
-        hessian = across @ (across @ gram).T  # the cross-tabulation is symmetric
-        total = curvature.sum()
+        if isinstance(self.objective, GramObjective):
+            hessian, coupling, total = self.objective.hessian_of_pieces(self.classes[c], curvature)
+        else:
+            hessian, coupling, total = self._hessian_of_rows(c, curvature)
         if total > 0:
-            coupling = across @ np.diag(gram)  # with the intercept: the curvature summed by group
             hessian -= np.outer(coupling, coupling) / total
         floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
         hessian[np.diag_indices_from(hessian)] += alpha + floor
@@ -322,10 +317,22 @@ class _Space:
                 hessian[np.diag_indices_from(hessian)] += 9 * floor
                 floor *= 10
 
+    def _hessian_of_rows(self, c: int, curvature) -> tuple[np.ndarray, np.ndarray, float]:
+        """(Hessian of one class in its coordinates, its coupling with the intercept, that of the intercept alone)."""
+        codes, offsets, bases = self._merged_columns(c, is_sample=len(curvature) < self.objective.design.n_rows)
+        gram = self.objective.gram_of(codes, offsets, curvature)
+        of_tables = [slice(first, last) for first, last in zip(offsets[:-1], offsets[1:], strict=True)]
+        pairs = list(zip(bases, of_tables, strict=True))
+        across = np.concatenate([basis.T @ gram[groups] for basis, groups in pairs])
+        hessian = np.concatenate([across[:, groups] @ basis for basis, groups in pairs], axis=1)
+        by_group = np.diagonal(gram)  # the curvature summed by group
+        coupling = np.concatenate([basis.T @ by_group[groups] for basis, groups in pairs])
+        return (hessian + hessian.T) / 2, coupling, float(curvature.sum())
+
     def _invert_blocks(self, c: int, curvature, alpha):
         """r -> B^-1 r, B the tables' own blocks of the Hessian of one class (bins are disjoint: one pass gives all)."""
         tables = self.classes[c]
-        by_bin = self.objective.bin_sums(curvature, np.array([t.feature for t in tables]))
+        by_bin = self.objective.curvature_by_bin(curvature, np.array([t.feature for t in tables]))
         blocks = []
         for t in tables:
             block = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)

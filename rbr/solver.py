@@ -8,7 +8,7 @@ The default solver proposes and refits. (1) A proximal step from the current tab
 otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves):
 jumps to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It
 ends when none of them pays.
-Looks at: rbr.objective, rbr.constraints, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
+Looks at: rbr.objective, rbr.gram, rbr.constraints, rbr.screening, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
@@ -27,6 +27,8 @@ from rbr.certificate import Certificate
 from rbr.checks import check_choice, check_int, check_nonnegative, check_real, check_vector
 from rbr.constraints import DEFAULT_JUMP_COST, SHAPES, BoundConstraints, Constraints, Prox
 from rbr.design import BinnedMatrix
+from rbr.gram import gram_objective
+from rbr.gram import pays as gram_pays
 from rbr.losses import get_loss
 from rbr.moves import Proposal, entries, resegmented, shifts, swaps
 from rbr.objective import Objective, Point
@@ -144,7 +146,7 @@ class Problem:
         objective = self.objective
         if self.constraints.jump_cost == 0 or objective.loss.name in KNOWN_DISPERSION:
             return 1.0
-        phi = objective.loss.dispersion(objective.y, point.raw, objective.row_weights, objective.n_total, 1.0)
+        phi = objective.dispersion(point)
         return phi / max(self.scale * objective.n_total, 1e-300)
 
     @cached_property
@@ -224,8 +226,9 @@ class Problem:
 class _Recorder:
     """Keeps one row per iteration, prints it, and lets the callback stop the fit."""
 
-    def __init__(self, problem: Problem, verbose: int, callback):
+    def __init__(self, problem: Problem, verbose: int, callback, rows: Objective | None = None):
         self.problem, self.verbose, self.callback = problem, verbose, callback
+        self.rows = problem.objective if rows is None else rows  # whose columns are counted
         self.history: list[Iteration] = []
         self.start = time.perf_counter()
 
@@ -239,7 +242,7 @@ class _Recorder:
             support=point.support,
             residual=residual,
             columns=columns,
-            passes=self.problem.objective.n_passes,
+            passes=self.rows.n_passes,
             seconds=time.perf_counter() - self.start,
         )
         self.history.append(row)
@@ -448,10 +451,14 @@ def solve(
     scale = (dispersion or 0.0) / objective.n_total
     problem = Problem(objective, bound, float(alpha), scale, is_large=design.n_rows > LARGE)
     step = None if step_size == "auto" else float(step_size)
-    on_sample = _start_on_sample(problem, step) if solver == "auto" and warm_start is None else None
-    start, labels = on_sample or _start(problem, warm_start)
-    recorder = _Recorder(problem, verbose, callback)
-    point, labels, step, residual, converged = _RUNNERS[solver](problem, start, labels, step, max_iter, tol, recorder)
+    by_gram = solver == "auto" and problem.is_large and gram_pays(objective)
+    solved = replace(problem, objective=gram_objective(objective)) if by_gram else problem
+    may_sample = solver == "auto" and warm_start is None and not by_gram
+    start, labels = (_start_on_sample(problem, step) if may_sample else None) or _start(solved, warm_start)
+    recorder = _Recorder(solved, verbose, callback, rows=objective)
+    point, labels, step, residual, converged = _RUNNERS[solver](solved, start, labels, step, max_iter, tol, recorder)
+    if by_gram:
+        point = objective.point(point.f, point.support, point.intercept)
     if not converged and tol > 0:
         from sklearn.exceptions import ConvergenceWarning
 
