@@ -40,6 +40,9 @@ MAX_PAIRS_PER_CALL = 10_000_000
 # times as large as at 1 before a table of noise in 255 bins must be read again, and the search takes no longer.
 CAUTIOUS = 0.8
 
+# Columns that are read at first when some must be; a few share the work of going over the rows.
+FIRST_READ = 8
+
 # Tables in so many separate places are centred with all others in between, rather than one by one.
 MAX_RUNS = 64
 
@@ -525,31 +528,28 @@ class BoundConstraints:
         """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound.
 
         An unread table whose turn it is, is read; that lowers its bound, and it takes its new place in the order.
+        Twice as many are read each time, so that the times are few.
         """
-        limit = self.max_features
-        waiting = np.flatnonzero(bounds > 0)
-        searched = np.zeros(0, dtype=np.int64)
-        while True:
-            waiting = waiting[bounds[waiting] > 0]
-            if limit is not None and len(searched) >= limit:
-                nets = ranks(searched)
-                worst_kept = np.partition(nets, len(nets) - limit)[len(nets) - limit]
-                waiting = waiting[bounds[waiting] >= worst_kept]
-            if not len(waiting):
-                return searched
+        limit, n_to_read, is_sorted = self.max_features, FIRST_READ, False
+        waiting, searched = np.flatnonzero(bounds > 0), np.zeros(0, dtype=np.int64)
+        while len(waiting):
+            n_next = len(waiting)
             if limit is not None and limit < len(waiting) + len(searched):
                 n_next = max(limit, len(searched) // 2)
-                waiting = waiting[np.argsort(-bounds[waiting], kind="stable")]
+                if not is_sorted:
+                    waiting, is_sorted = waiting[np.argsort(-bounds[waiting], kind="stable")], True
+            n_unread = int(is_unread[waiting[:n_next]].sum())
+            if n_unread:
+                read(waiting[is_unread[waiting]][: max(n_to_read, n_unread)])
+                n_to_read *= 2
+                waiting, is_sorted = np.sort(waiting[bounds[waiting] > 0]), False
             else:
-                n_next = len(waiting)
-            turn = waiting[:n_next]
-            if is_unread[turn].any():
-                read(turn[is_unread[turn]])
-                waiting = np.sort(waiting)
-            else:
-                search(turn)
-                searched = np.concatenate([searched, turn])
-                waiting = np.sort(waiting[n_next:])
+                search(waiting[:n_next])
+                searched, waiting = np.concatenate([searched, waiting[:n_next]]), waiting[n_next:]
+            if limit is not None and len(searched) >= limit:
+                worst_kept = np.partition(ranks(searched), len(searched) - limit)[len(searched) - limit]
+                waiting = waiting[bounds[waiting] >= worst_kept]
+        return searched
 
 
 class _Reader:

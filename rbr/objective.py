@@ -297,5 +297,6 @@ class LazyGradient:
         for rows in objective._blocks():
             objective._add_block_by_bin(self.residual, rows, features, sums)
         objective.n_columns_read += len(features)
-        self.values += objective._as_gradient(sums)
+        gradient = objective._as_gradient(sums)
+        self.values = self.values + gradient if self.is_read.any() else gradient + 0.0
         self.is_read[features] = True

@@ -21,6 +21,13 @@ N_BINS = (6, 5, 4, 7, 3) * 5
 PRICED = (0.0, 0.1)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few_rows_are_screened():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screening, "MIN_ROWS", 0)
+        yield
+
+
 def problem_of(loss, weighting, shape, jump_cost, max_features, seed=0, greedy=False):
     """(design, arguments of solve) with 25 features, of which four matter."""
     if shape == "frequency":
@@ -45,7 +52,7 @@ def fit(design, y, arguments, solver):
 
 def fit_with_all_columns(monkeypatch, *args):
     with monkeypatch.context() as patch:
-        patch.setattr(screening, "ENABLED", False)
+        patch.setattr(screening, "MIN_ROWS", np.inf)
         return fit(*args)
 
 
