@@ -518,10 +518,11 @@ class BoundConstraints:
 
         totals = ranks(searched)
         winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
-        losers = np.ones(n_features, dtype=bool)
-        losers[winners] = False
-        lost_bins = np.repeat(losers, self.n_bins)
-        out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
+        is_loser = np.zeros(n_features, dtype=bool)
+        is_loser[searched] = True
+        is_loser[winners] = False
+        lost_bins = np.flatnonzero(np.repeat(is_loser, self.n_bins))  # nothing was written to the others
+        out[:, lost_bins], labels[:, lost_bins], codes[:, is_loser] = 0.0, -1, 0.0
         return Prox(out, winners, labels, codes, len(searched))
 
     def _search_while_it_can_win(self, search, ranks, bounds, is_unread, read) -> np.ndarray:

@@ -166,7 +166,7 @@ class Objective:
             residual[rows] = (residual[rows].T * v[rows]).T
             self._add_block_by_bin(residual, rows, features, sums)
         self.n_columns_read += len(features)
-        return float(sum(block_losses)), self._as_gradient(sums)
+        return float(sum(block_losses)), self._as_gradient(sums, features)
 
     def _add_block_by_bin(self, residual, rows: slice, features: np.ndarray, sums: np.ndarray) -> None:
         """Add a block of rows to the sums by bin of some features, for each output."""
@@ -181,10 +181,17 @@ class Objective:
                 per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
             )
 
-    def _as_gradient(self, sums: np.ndarray) -> np.ndarray:
-        weights = self.design.weights
-        gradient = np.divide(-sums, weights, out=np.zeros_like(sums), where=weights > 0)
-        return gradient[0] if self.n_outputs == 1 else np.ascontiguousarray(gradient.T)
+    def _as_gradient(self, sums: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Sums by bin over the weights, with the sign of a gradient; `sums`, zero but for some features, is used up."""
+        weights, n_features = self.design.weights, self.design.n_features
+        bins: slice | np.ndarray = slice(None)
+        if len(features) < n_features // 2:
+            is_given = np.zeros(n_features, dtype=bool)
+            is_given[features] = True
+            bins = np.flatnonzero(np.repeat(is_given, self.design.n_bins))
+        given, w = sums[:, bins], weights[bins]
+        sums[:, bins] = np.divide(-given, w, out=np.zeros_like(given), where=w > 0)
+        return sums[0] if self.n_outputs == 1 else np.ascontiguousarray(sums.T)
 
     def curvature(self, point: Point, majorize: bool = False, rows: np.ndarray | None = None) -> np.ndarray | None:
         """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs).
@@ -297,6 +304,6 @@ class LazyGradient:
         for rows in objective._blocks():
             objective._add_block_by_bin(self.residual, rows, features, sums)
         objective.n_columns_read += len(features)
-        gradient = objective._as_gradient(sums)
+        gradient = objective._as_gradient(sums, features)
         self.values = self.values + gradient if self.is_read.any() else gradient + 0.0
         self.is_read[features] = True

@@ -232,12 +232,16 @@ class _Space:
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
-        return self._of_bins((self.weights * f.T).T)
+        return self._of_bins(f, self.weights)
 
-    def _of_bins(self, sums: np.ndarray) -> np.ndarray:
-        """basis.T @ sums, all classes in one vector."""
+    def _of_bins(self, sums: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """basis.T @ sums, or basis.T @ (weights * sums), all classes in one vector."""
         columns = sums[:, None] if sums.ndim == 1 else sums
-        parts = [t.basis.basis.T @ columns[t.bins, c] for c in range(self.n_classes) for t in self.classes[c]]
+        parts = []
+        for c in range(self.n_classes):
+            for t in self.classes[c]:
+                values = columns[t.bins, c] if weights is None else weights[t.bins] * columns[t.bins, c]
+                parts.append(t.basis.basis.T @ values)
         return np.concatenate([np.zeros(0), *parts])
 
     def tables(self, coordinates: np.ndarray) -> np.ndarray:
