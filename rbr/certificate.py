@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-from scipy.optimize import minimize
 
 from rbr.moves import Entry, Shift, Swap, entries, shifts, swaps
 from rbr.objective import Point
@@ -101,6 +100,8 @@ class Certificate:
 
     @cached_property
     def unrestricted(self) -> float:
+        from scipy.optimize import minimize  # takes longer to import than a small fit
+
         problem, objective = self._problem, self._problem.objective
         weights, alpha = problem.constraints.weights, problem.alpha
         everything = np.arange(objective.design.n_features)

@@ -3,13 +3,14 @@
 `Constraints` is what a user writes down: limits, shapes, prices. `bind` resolves it once for the tables of a
 design (one shape, one limit, one position per bin) and a solver then calls `BoundConstraints.prox` thousands of times.
 A table that cannot win is never searched: the norm of a projection is at most the norm of what is projected, so
-tables are taken in the order of that bound until the s_G-th best result beats the next bound.
-Looks at: numpy, the kernels.  Seen by: rbr.solver, rbr.estimators.
+tables are taken in the order of that bound until the s_G-th best result beats the next bound. Tables of which only
+bounds are known (`Unread`) stand in the same order, and are computed when their turn comes.
+Looks at: numpy, the kernels.  Seen by: rbr.screening, rbr.solver, rbr.estimators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,6 +35,17 @@ _CONSTANT, _LINEAR, _MIXED, _INCREASING, _DECREASING, _LEVELS, _FREQUENCY, _FREE
 
 # Pairs of bins that one call of a search compares: some tenths of a second, so that Ctrl-C is heard.
 MAX_PAIRS_PER_CALL = 10_000_000
+
+# Tables that no iterate uses are first searched at this part of the price: few would enter even then, and the net there
+# bounds the net at the full price after the gradient has changed (rbr.screening). At 0.8 a change may be nearly three
+# times as large as at 1 before a table of noise in 255 bins must be read again, and the search takes no longer.
+CAUTIOUS = 0.8
+
+# Columns that are read at first when some must be; a few share the work of going over the rows.
+FIRST_READ = 8
+
+# Tables in so many separate places are centred with all others in between, rather than one by one.
+MAX_RUNS = 64
 
 # A computed gain may exceed the computed norm by rounding; bounds are raised by this much so that skipping stays exact.
 _BOUND_MARGIN = 1e-9
@@ -231,6 +243,30 @@ class Prox:
     n_searched: int
 
 
+@dataclass(eq=False)
+class Unread:
+    """Tables that a proximal step gets to know only if they may win.
+
+    mask : bool per feature, which tables of f are not known yet
+    is_free : bool per feature, which tables may be judged by bounds: those that no iterate uses
+    norms : (n_stacks, n_features) upper bounds on ||P_zm u_j||_w, u = f / (1 + step * alpha)
+    nets : (n_stacks, n_features) upper bounds on the net of u_j before its entry is paid; infinite where none is known
+    tables_with : f with the tables of some more features
+
+    After the step `found_norms` holds the norms of all tables that were known, `found_nets` the nets of those that were
+    `searched` for pieces; for free ones these are nets at CAUTIOUS times the price.
+    """
+
+    mask: np.ndarray
+    is_free: np.ndarray
+    norms: np.ndarray
+    nets: np.ndarray
+    tables_with: Callable[[np.ndarray], np.ndarray]
+    found_norms: np.ndarray | None = None
+    found_nets: np.ndarray | None = None
+    searched: np.ndarray | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class BoundConstraints:
     """Constraints resolved for the tables of one design; see `Constraints.bind`."""
@@ -289,6 +325,12 @@ class BoundConstraints:
     def with_jump_cost(self, jump_cost: float) -> BoundConstraints:
         """The same tables under another kappa."""
         return replace(self, jump_cost=jump_cost)
+
+    def excluding(self, features: np.ndarray) -> BoundConstraints:
+        """The same with some more features whose tables stay zero."""
+        excluded = self.excluded.copy()
+        excluded[features] = True
+        return replace(self, excluded=excluded)
 
     def on(self, weights: np.ndarray) -> BoundConstraints:
         """The same tables, at the same positions, in another geometry."""
@@ -362,6 +404,7 @@ class BoundConstraints:
         alpha: float = 0.0,
         n_threads: int = 1,
         screen: bool = True,
+        unread: Unread | None = None,
     ) -> Prox:
         """The proximal step; with scale = 0 or without a jump cost it is P_C of f / (1 + step * alpha).
 
@@ -369,6 +412,8 @@ class BoundConstraints:
         ----------
         screen : bool
             Leave out the search in tables that cannot win. The result is the same to the bit.
+        unread : Unread, optional
+            Tables that are not in f yet, and are asked for only if they may win. Needs `screen`.
         """
         f = np.asarray(f, dtype=np.float64)
         n_coef = int(self.offsets[-1])
@@ -385,7 +430,9 @@ class BoundConstraints:
         size = max(stacks.max(initial=0.0), -stacks.min(initial=0.0)) * shrink
         unit = float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1], -1000, 1000)))) if size else 1.0
         price, entry = (min(cost / unit / unit, 1e300) for cost in self.prices(step * shrink, scale))
-        result = self._prox_scaled(stacks * (shrink / unit), price, entry, n_threads, screen)
+        scaled = stacks * (shrink / unit)
+        reader = None if unread is None else _Reader(unread, scaled, shrink, unit)
+        result = self._prox_scaled(scaled, price, entry, n_threads, screen, reader)
         g = result.f
         g[:, bins_of(result.support, self.offsets)] *= unit
         return Prox(
@@ -396,27 +443,29 @@ class BoundConstraints:
             n_searched=result.n_searched,
         )
 
-    def _prox_scaled(self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool) -> Prox:
+    def _prox_scaled(
+        self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool, reader: _Reader | None
+    ) -> Prox:
         n_stacks, n_features = len(stacks), self.n_features
         centred, squared_norms = np.empty_like(stacks), np.empty((n_stacks, n_features))
-        for c in range(n_stacks):
-            over_ranges(
-                kernels().center_tables,
-                n_features,
-                n_threads,
-                stacks[c],
-                self.offsets,
-                self.weights,
-                centred[c],
-                squared_norms[c],
-            )
+
+        def center(tables=None):
+            for c in range(n_stacks):
+                args = stacks[c], self.offsets, self.weights, centred[c], squared_norms[c]
+                for first, last in [(0, n_features)] if tables is None else _runs(tables, n_features):
+                    if last - first == n_features:
+                        over_ranges(kernels().center_tables, n_features, n_threads, *args)
+                    else:
+                        kernels().center_tables(*args, first, last)
+
+        center()
         # Memory that is zero from the start and never written costs nothing: of a million tables few are.
         out = np.zeros(stacks.shape)
         labels = np.full(stacks.shape, -1, dtype=np.int32)
         nets, codes = np.zeros((n_stacks, n_features)), np.zeros((n_stacks, n_features))
         level_code_values, level_code_offsets = self.level_codes
 
-        def search(tables):
+        def search_at(price, tables):
             per_call = int(max(1, MAX_PAIRS_PER_CALL // max(self.n_bins.max(initial=1), 1) ** 2))
             for c in range(n_stacks):
                 over_ranges(
@@ -426,20 +475,49 @@ class BoundConstraints:
                     out[c], labels[c], nets[c], codes[c], per_call=per_call,
                 )  # fmt: skip
 
+        def search(tables):
+            if reader is None or price == 0 or self.greedy:
+                search_at(price, tables)
+                return
+            # What would not enter even at a lower price needs no second search, and that net bounds later ones.
+            free = tables[reader.is_free[tables]]
+            search_at(CAUTIOUS * price, free)
+            reader.keep_nets(nets, free)
+            at_most = (nets[:, free] + _BOUND_MARGIN * squared_norms[:, free]).sum(axis=0)
+            is_out = (at_most < entry) & ~self.forced[free]
+            nets[:, free[is_out]] = 0.0
+            search_at(price, np.concatenate([tables[~reader.is_free[tables]], free[~is_out]]))
+
         def ranks(tables):
             """The net of each table with its entry paid; one that may not lose is infinite if it is not flat."""
             totals = nets[:, tables].sum(axis=0)
             return np.where(self.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - entry)
 
-        if screen:
+        def bounds_of(squared_norms, nets=np.inf):
+            """Upper bounds on the ranks of all tables."""
             per_stack = squared_norms * ((1 + _BOUND_MARGIN) / 2) - price * self.cheapest_codes
-            bounds = np.maximum(per_stack, 0.0).sum(axis=0)
+            bounds = np.maximum(np.minimum(per_stack, nets), 0.0).sum(axis=0)
             bounds = np.where(self.forced, np.where(bounds > 0, np.inf, 0.0), bounds - entry)
             bounds[self.excluded] = -np.inf
-            searched = self._search_while_it_can_win(search, ranks, bounds)
+            return bounds
+
+        if screen:
+            bounds = bounds_of(squared_norms)
+            if reader is not None:
+                bounds[reader.mask] = bounds_of(*reader.bounds())[reader.mask]
+
+            def read(tables):
+                reader.read(tables, self.offsets)
+                center(tables)
+                bounds[tables] = bounds_of(squared_norms)[tables]
+
+            is_unread = np.zeros(n_features, dtype=bool) if reader is None else reader.mask
+            searched = self._search_while_it_can_win(search, ranks, bounds, is_unread, read)
         else:
             searched = np.flatnonzero(~self.excluded)
             search(searched)
+        if reader is not None:
+            reader.report(squared_norms, nets, searched)
 
         totals = ranks(searched)
         winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
@@ -449,22 +527,71 @@ class BoundConstraints:
         out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
         return Prox(out, winners, labels, codes, len(searched))
 
-    def _search_while_it_can_win(self, search, ranks, bounds) -> np.ndarray:
-        """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound."""
-        hopeful = np.flatnonzero(bounds > 0)
-        if self.max_features is None or self.max_features >= len(hopeful):
-            search(hopeful)
-            return hopeful
-        order = hopeful[np.argsort(-bounds[hopeful], kind="stable")]
-        n_done, n_next = 0, self.max_features
-        while n_done < len(order):
-            search(order[n_done : n_done + n_next])
-            n_done = min(n_done + n_next, len(order))
-            worst_kept = np.partition(ranks(order[:n_done]), n_done - self.max_features)[n_done - self.max_features]
-            if n_done < len(order) and worst_kept > bounds[order[n_done]]:
-                break
-            n_next = max(self.max_features, n_done // 2)
-        return order[:n_done]
+    def _search_while_it_can_win(self, search, ranks, bounds, is_unread, read) -> np.ndarray:
+        """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound.
+
+        An unread table whose turn it is, is read; that lowers its bound, and it takes its new place in the order.
+        Twice as many are read each time, so that the times are few.
+        """
+        limit, n_to_read, is_sorted = self.max_features, FIRST_READ, False
+        waiting, searched = np.flatnonzero(bounds > 0), np.zeros(0, dtype=np.int64)
+        while len(waiting):
+            n_next = len(waiting)
+            if limit is not None and limit < len(waiting) + len(searched):
+                n_next = max(limit, len(searched) // 2)
+                if not is_sorted:
+                    waiting, is_sorted = waiting[np.argsort(-bounds[waiting], kind="stable")], True
+            n_unread = int(is_unread[waiting[:n_next]].sum())
+            if n_unread:
+                read(waiting[is_unread[waiting]][: max(n_to_read, n_unread)])
+                n_to_read *= 2
+                waiting, is_sorted = np.sort(waiting[bounds[waiting] > 0]), False
+            else:
+                search(waiting[:n_next])
+                searched, waiting = np.concatenate([searched, waiting[:n_next]]), waiting[n_next:]
+            if limit is not None and len(searched) >= limit:
+                worst_kept = np.partition(ranks(searched), len(searched) - limit)[len(searched) - limit]
+                waiting = waiting[bounds[waiting] >= worst_kept]
+        return searched
+
+
+class _Reader:
+    """`Unread` in the units of a scaled step."""
+
+    def __init__(self, unread: Unread, scaled: np.ndarray, shrink: float, unit: float):
+        self._unread, self._scaled = unread, scaled
+        self._shrink, self._unit = shrink, unit
+        self.mask, self.is_free = unread.mask.copy(), unread.is_free
+        self._nets: np.ndarray | None = None
+
+    def keep_nets(self, nets: np.ndarray, tables: np.ndarray) -> None:
+        """Nets at the cautious price."""
+        self._nets = np.zeros_like(nets) if self._nets is None else self._nets
+        self._nets[:, tables] = nets[:, tables]
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(squared norms, nets)."""
+        return (self._unread.norms / self._unit) ** 2, self._unread.nets / self._unit / self._unit
+
+    def read(self, tables: np.ndarray, offsets: np.ndarray) -> None:
+        """Bring some tables into the scaled stacks."""
+        f, bins = self._unread.tables_with(tables), bins_of(tables, offsets)
+        self._scaled[:, bins] = np.atleast_2d(f.T)[:, bins] * (self._shrink / self._unit)
+        self.mask[tables] = False
+
+    def report(self, squared_norms: np.ndarray, nets: np.ndarray, searched: np.ndarray) -> None:
+        self._unread.found_norms = np.sqrt(squared_norms) * self._unit
+        self._unread.found_nets = (nets if self._nets is None else self._nets) * self._unit * self._unit
+        self._unread.searched = searched
+
+
+def _runs(tables: np.ndarray, n_features: int) -> list[tuple[int, int]]:
+    """Ranges that cover some tables: runs of neighbours, or everything where they are many."""
+    tables = np.sort(tables)
+    cuts = np.flatnonzero(np.diff(tables) > 1) + 1
+    if len(cuts) >= MAX_RUNS:
+        return [(0, n_features)]
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(tables, cuts)]
 
 
 def bin_positions(

@@ -1,4 +1,4 @@
-"""Small changes of a fitted model that might lower the objective: move one jump, or swap one feature.
+"""Changes of a fitted model that might lower the objective: move one jump, swap one feature, or search all pieces anew.
 
 A proximal step changes everything a little; these change one thing a lot, and so leave local optima that no short step
 leaves. A move is only proposed here: whoever asks refits it and compares objectives.
@@ -14,8 +14,9 @@ import numpy as np
 
 from rbr.constraints import SHAPES
 from rbr.objective import Point
-from rbr.refit import piece_basis
+from rbr.refit import piece_basis, used_features
 
+_FREQUENCY = SHAPES.index("frequency")
 _WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
 
@@ -86,10 +87,8 @@ def entries(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[
 def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_not: int | None = None):
     """(feature, tables, support, pieces) with the unused feature whose table a step from zero makes worth most."""
     constraints = problem.constraints
-    entering = -step * problem.objective.gradient(point)
-    for j in point.support if but_not is None else (*point.support, but_not):
-        entering[constraints.offsets[j] : constraints.offsets[j + 1]] = 0.0
-    found = problem.prox(entering, step, constraints.with_max_features(1))
+    others = point.support if but_not is None else np.append(point.support, but_not)
+    found = problem.best_to_enter(point, step, without=others)
     if not len(found.support):
         return None
     into = int(found.support[0])
@@ -97,6 +96,42 @@ def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_n
     f, pieces = point.f.copy(), labels.copy()
     f[bins], pieces[bins] = found.f[bins], found.labels[bins]
     return into, f, np.sort(np.append(point.support, into)), pieces
+
+
+def resegmented(problem, point: Point, labels: np.ndarray) -> Proposal | None:
+    """The pieces of all used tables searched anew, each with the others held; None if they come out the same.
+
+    The proximal step searches in the geometry of the weights and with a bound on the curvature. Here every bin has its
+    own curvature: the loss is near a parabola in each (as in `shifts`), and the best pieces under it are a proximal
+    step of length 1 / H in the geometry h / H, with h the curvature summed by bin and H its total. So all jumps move,
+    come and go at once, where shifts move one in each table. One pass over the used columns. For one output; tables of
+    frequencies stay as they are.
+    """
+    constraints, objective = problem.constraints, problem.objective
+    searched = point.support[constraints.shapes[point.support] != _FREQUENCY]
+    if not len(searched) or point.f.ndim > 1:
+        return None
+    curvature = objective.curvature(point)
+    total = float(curvature.sum())
+    if not total > 0:
+        return None
+    by_bin = objective.curvature_by_bin(curvature, searched)
+    newton = np.divide(
+        constraints.weights * objective.gradient(point, searched), by_bin, out=np.zeros_like(by_bin), where=by_bin > 0
+    )
+    is_searched = np.zeros(constraints.n_features, dtype=bool)
+    is_searched[searched] = True
+    bins = np.repeat(is_searched, constraints.n_bins)
+    geometry = constraints.on(np.where(bins, by_bin / total, constraints.weights)).with_max_features(None)
+    target = np.where(bins, point.f - newton, 0.0)
+    found = geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
+    pieces = np.where(bins, found.labels, labels)
+    if np.array_equal(pieces, labels):
+        return None
+    f = np.where(bins, found.f, point.f)
+    means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
+    f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
+    return Proposal(None, f, used_features(constraints, pieces), pieces)
 
 
 def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:
@@ -110,7 +145,7 @@ def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:
     if not len(point.support):
         return
     gradient = objective.gradient(point, point.support)
-    curvature = objective.bin_sums(objective.curvature(point), point.support)
+    curvature = objective.curvature_by_bin(objective.curvature(point), point.support)
     as_columns = [a[:, None] if a.ndim == 1 else a for a in (point.f, gradient, curvature, labels)]
     promising = []
     for j in point.support:

@@ -21,6 +21,15 @@ from rbr.ragged import bins_of
 ROWS_PER_BLOCK = 1 << 16
 
 
+def spread_rows(n_rows: int, n_sample: int) -> np.ndarray:
+    """Ascending indices of a sample: of each of n_sample stretches of rows one, by a draw that is always the same.
+
+    Every stretch of sorted rows is represented, and rows with a period are not met in step with it.
+    """
+    cuts = np.arange(n_sample + 1) * n_rows // n_sample
+    return cuts[:-1] + np.random.default_rng(0).integers(np.diff(cuts))
+
+
 @dataclass(frozen=True, eq=False)
 class Point:
     """Tables with their refitted intercept, the raw predictions they give, and the mean loss there."""
@@ -28,7 +37,7 @@ class Point:
     f: np.ndarray
     support: np.ndarray
     intercept: float | np.ndarray
-    raw: np.ndarray
+    raw: np.ndarray | None  # None where no rows are at hand (rbr.gram)
     loss: float
 
 
@@ -63,6 +72,29 @@ class Objective:
         """Full passes over the codes so far: columns read over columns there are."""
         return self.n_columns_read / max(self.design.n_features, 1)
 
+    def sample(self, n_rows: int) -> Objective:
+        """The same loss over a sample of rows, see `spread_rows`; n is that of the sample."""
+        rows = spread_rows(len(self.y), n_rows)
+        v = self.row_weights[rows]
+        share = v.sum()
+        v /= share
+        design = self.design[rows].with_weights(self.design.weights_kind, sample_weight=v)
+        return Objective(
+            design,
+            self.y[rows],
+            self.loss,
+            row_weights=v,
+            n_total=self.n_total * share,
+            offset=None if self.offset is None else self.offset[rows],
+            n_threads=self.n_threads,
+        )
+
+    def count_work_of(self, sample: Objective) -> None:
+        """Add what was done on a sample of these rows to the counts, in columns of all rows."""
+        self.n_columns_read += sample.n_columns_read * len(sample.y) / len(self.y)
+        self.n_gradients += sample.n_gradients
+        self.n_newton_steps += sample.n_newton_steps
+
     def zero_tables(self) -> np.ndarray:
         shape = (self.design.n_coef,) if self.n_outputs == 1 else (self.design.n_coef, self.n_outputs)
         return np.zeros(shape)
@@ -96,9 +128,32 @@ class Objective:
                 intercept = loss.refit_intercept(y, raw, v, intercept)
         return raw + intercept, intercept
 
+    def lazy_gradient(self, point: Point) -> LazyGradient:
+        """The gradient at a point, whose columns are summed when they are first asked for."""
+        self.n_gradients += 1
+        return LazyGradient(self, self._weighted_residual(point.raw))
+
+    def residual_distance(self, one: np.ndarray, other: np.ndarray, rounding: float) -> np.ndarray:
+        """sqrt(sum_i v_i (r_i - r'_i)^2) of weighted residuals v_i r_i, for each output; plus a part of r's norm."""
+        squares = np.zeros((2, self.n_outputs))
+        for rows in self._blocks():
+            change, v = one[rows] - other[rows], self.row_weights[rows]
+            with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
+                for total, values in zip(squares, (change, one[rows]), strict=True):
+                    total += ((values * values).T / v).sum(axis=-1)
+        distance, size = np.sqrt(squares)
+        return distance + rounding * size
+
+    def _weighted_residual(self, raw: np.ndarray) -> np.ndarray:
+        """v_i times the residual of row i; each output contiguous."""
+        residual = np.empty(raw.shape, order="F")
+        for rows in self._blocks():
+            self.loss.residual(self.y[rows], raw[rows], out=residual[rows])
+            residual[rows] = (residual[rows].T * self.row_weights[rows]).T
+        return residual
+
     def _sweep(self, raw: np.ndarray, features: np.ndarray, with_loss: bool) -> tuple[float, np.ndarray]:
         design, y, v = self.design, self.y, self.row_weights
-        self.n_columns_read += len(features)
         self.n_gradients += 1
         sums = np.zeros((self.n_outputs, design.n_coef))
         residual = np.empty(raw.shape, order="F")
@@ -110,38 +165,44 @@ class Objective:
             else:
                 self.loss.residual(y[rows], raw[rows], out=residual[rows])
             residual[rows] = (residual[rows].T * v[rows]).T
-            n_threads = self.n_threads if (rows.stop - rows.start) * len(features) >= 200_000 else 1
-            for column, out in zip(np.atleast_2d(residual.T), sums, strict=True):
-                over_ranges(
-                    kernels().rmatvec,
-                    len(features),
-                    n_threads,
-                    *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
-                    per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
-                )
-        self._divide_by_weights(sums, features)
-        return float(sum(block_losses)), sums[0] if self.n_outputs == 1 else np.ascontiguousarray(sums.T)
+            self._add_block_by_bin(residual, rows, features, sums)
+        self.n_columns_read += len(features)
+        return float(sum(block_losses)), self._as_gradient(sums, features)
 
-    def _divide_by_weights(self, sums: np.ndarray, features: np.ndarray) -> None:
-        """-sums / weights in the place of the sums, 0 where a weight is; only the features' bins are touched."""
+    def _add_block_by_bin(self, residual, rows: slice, features: np.ndarray, sums: np.ndarray) -> None:
+        """Add a block of rows to the sums by bin of some features, for each output."""
         design = self.design
-        if len(features) < design.n_features:
-            bins = bins_of(features, design.offsets)
-            weights, own = design.weights[bins], sums[:, bins]
-            sums[:, bins] = np.divide(-own, weights, out=np.zeros_like(own), where=weights > 0)
-            return
-        is_positive = design.weights > 0
-        np.negative(sums, out=sums)
-        np.divide(sums, design.weights, out=sums, where=is_positive)
-        sums[:, ~is_positive] = 0.0
+        n_threads = self.n_threads if (rows.stop - rows.start) * len(features) >= 200_000 else 1
+        for column, out in zip(np.atleast_2d(residual.T), sums, strict=True):
+            over_ranges(
+                kernels().rmatvec,
+                len(features),
+                n_threads,
+                *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
+                per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
+            )
 
-    def curvature(self, point: Point, majorize: bool = False) -> np.ndarray | None:
+    def _as_gradient(self, sums: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Sums by bin over the weights, with the sign of a gradient; `sums`, zero but for some features, is used up."""
+        weights, n_features = self.design.weights, self.design.n_features
+        bins: slice | np.ndarray = slice(None)
+        if len(features) < n_features // 2:
+            bins = bins_of(features, self.design.offsets)
+        given, w = sums[:, bins], weights[bins]
+        sums[:, bins] = np.divide(-given, w, out=np.zeros_like(given), where=w > 0)
+        return sums[0] if self.n_outputs == 1 else np.ascontiguousarray(sums.T)
+
+    def curvature(self, point: Point, majorize: bool = False, rows: np.ndarray | None = None) -> np.ndarray | None:
         """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs).
 
-        Majorized: v_i times that of a parabola above the loss that touches it; None where there is none.
+        Majorized: v_i times that of a parabola above the loss that touches it; None where there is none. Of a sample of
+        rows: with v scaled to sum 1 over them.
         """
-        curvature = (self.loss.majorized_curvature if majorize else self.loss.curvature)(self.y, point.raw)
-        return None if curvature is None else (curvature.T * self.row_weights).T
+        y, raw, v = self.y, point.raw, self.row_weights
+        if rows is not None:
+            y, raw, v = y[rows], raw[rows], v[rows] / v[rows].sum()
+        curvature = (self.loss.majorized_curvature if majorize else self.loss.curvature)(y, raw)
+        return None if curvature is None else (curvature.T * v).T
 
     def hessian(self, point: Point, curvature: np.ndarray, majorize: bool = False):
         """The map from raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the intercept's answer."""
@@ -157,6 +218,19 @@ class Objective:
         inverse = np.linalg.pinv(of_intercept, hermitian=True)
         return lambda raw: times(raw - inverse @ times(raw).sum(axis=0))
 
+    def curvature_by_bin(self, curvature: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The `curvature` of all rows summed by bin, over the given features, zero elsewhere."""
+        return self.bin_sums(curvature, features)
+
+    def hessian_of_tables(self, point: Point, curvature: np.ndarray, majorize: bool, features: np.ndarray):
+        """The Hessian as a map from tables of some features to sums by bin, the intercept eliminated."""
+        of_rows = self.hessian(point, curvature, majorize)
+        return lambda f: self.bin_sums(of_rows(self.row_sums(f, features)), features)
+
+    def dispersion(self, point: Point, df: float = 1.0) -> float:
+        """phi around a point: what one number explains by chance, in units of the loss."""
+        return self.loss.dispersion(self.y, point.raw, self.row_weights, self.n_total, df)
+
     def bin_sums(self, values: np.ndarray, features: np.ndarray) -> np.ndarray:
         """X.T @ values over the given features, zero elsewhere."""
         self.n_columns_read += len(features)
@@ -167,24 +241,21 @@ class Objective:
         self.n_columns_read += len(features)
         return self.design.matvec(f, features=features, n_threads=self.n_threads)
 
-    def grouped_gram(self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray, row_weights: np.ndarray):
-        """The weighted cross-tabulation of features whose bins were first merged into groups.
+    def grouped_codes(
+        self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray, rows: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The codes of some features, of all rows or a sample, after their bins were merged into groups.
 
         groups : int per bin of the design: its group within its table, or the number of groups for none
         n_groups : number of groups of each given feature
         """
-        offsets = np.concatenate([[0], np.cumsum(n_groups)])
-        return self.gram_of(self.grouped_codes(features, groups, n_groups), offsets, row_weights), offsets
-
-    def grouped_codes(self, features: np.ndarray, groups: np.ndarray, n_groups: np.ndarray) -> np.ndarray:
-        """The codes of some features after their bins were merged into groups; see `grouped_gram`."""
         design = self.design
         dtype = np.uint8 if n_groups.max(initial=0) <= 255 else np.uint16
-        codes = np.empty((len(features), design.n_rows), dtype=dtype)
+        codes = np.empty((len(features), design.n_rows if rows is None else len(rows)), dtype=dtype)
         for row, j, n in zip(codes, features, n_groups, strict=True):
             table = np.append(groups[design.offsets[j] : design.offsets[j + 1]], n).astype(dtype)
-            np.take(table, design.codes[j], out=row, mode="clip")
-        self.n_columns_read += len(features)
+            np.take(table, design.codes[j] if rows is None else design.codes[j, rows], out=row, mode="clip")
+        self.n_columns_read += len(features) * codes.shape[1] / design.n_rows
         return codes
 
     def gram_of(self, codes: np.ndarray, offsets: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
@@ -192,7 +263,7 @@ class Objective:
         n_features, n_rows = codes.shape
         out = np.empty((offsets[-1], offsets[-1]))
         n_pairs = n_features * (n_features + 1) // 2
-        self.n_columns_read += n_pairs
+        self.n_columns_read += n_pairs * n_rows / self.design.n_rows
         n_threads = self.n_threads if n_pairs * n_rows >= 200_000 else 1
         over_ranges(
             kernels().gram,
@@ -206,3 +277,32 @@ class Objective:
     def _blocks(self):
         n_rows = len(self.y)
         return [slice(a, min(a + ROWS_PER_BLOCK, n_rows)) for a in range(0, n_rows, ROWS_PER_BLOCK)]
+
+
+class LazyGradient:
+    """The gradient at a point, of which only some columns have been summed: zero elsewhere.
+
+    values : (n_coef,) or (n_coef, n_outputs)
+    is_read : bool per feature
+    residual : v_i times the residual of row i
+    """
+
+    def __init__(self, objective: Objective, residual: np.ndarray):
+        self._objective, self.residual = objective, residual
+        self.values = objective.zero_tables()
+        self.is_read = np.zeros(objective.design.n_features, dtype=bool)
+
+    def read(self, features: np.ndarray) -> None:
+        """Sum the columns of those features that were not summed before."""
+        features = np.asarray(features, dtype=np.int64)
+        features = features[~self.is_read[features]]
+        if not len(features):
+            return
+        objective = self._objective
+        sums = np.zeros((objective.n_outputs, objective.design.n_coef))
+        for rows in objective._blocks():
+            objective._add_block_by_bin(self.residual, rows, features, sums)
+        objective.n_columns_read += len(features)
+        gradient = objective._as_gradient(sums, features)
+        self.values = self.values + gradient if self.is_read.any() else gradient + 0.0
+        self.is_read[features] = True

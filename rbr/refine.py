@@ -117,7 +117,7 @@ def refine_cuts(
         return binner, solution
     binner = binner.with_edges(state.edges, X, sample_weight)
     problem, point = state.problem, state.point
-    _, residual = problem.step_from(point, problem.objective.gradient(point), solution.step_size, problem.constraints)
+    _, residual = problem.step_from(problem.screen.move_to(point), solution.step_size)
     refined = replace(
         solution,
         f=settle_empty_levels(problem.constraints, point.f),

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import block_diag
 
 from rbr.constraints import SHAPES, BoundConstraints
-from rbr.objective import Objective, Point
+from rbr.gram import GramObjective
+from rbr.objective import Objective, Point, spread_rows
 from rbr.ragged import bins_of
 from rbr.reference.projections import isotonic
 
@@ -34,6 +34,13 @@ MAX_HALVINGS = 6
 
 # In so long a vector of tables most are zero, and finding those that are not is cheaper than squaring all.
 MANY_BINS = 1 << 17
+# With many more rows than this, and than so many for each unknown, the built Hessian is that of a sample of rows: its
+# relative error is about sqrt(unknowns / rows), so a Newton step still gains a digit or more, at a small part of the
+# price. The gradient and the test of descent are always exact.
+HESSIAN_ROWS = 1 << 16
+HESSIAN_ROWS_PER_UNKNOWN = 64
+# Where a step lowers the value by more than this part of what the step before did, the sample was too small after all.
+SLOW = 0.1
 
 # Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
 CG_TOL = 1e-3
@@ -136,6 +143,7 @@ def refit(
         return point, labels
     value = point.loss + ridge(point.f, constraints.weights, alpha)
     space = _Space(objective, constraints, point.support, labels)
+    last_descent = np.inf
     for _ in range(max_newton):
         if not np.array_equal(space.labels, labels):  # monotone pieces were merged
             space = _Space(objective, constraints, point.support, labels)
@@ -145,6 +153,10 @@ def refit(
         trial = _descend(objective, constraints, point, labels, space, gradient, alpha, value, target)
         if trial is None:
             break
+        descent = value - trial[-1]
+        if descent > SLOW * last_descent:
+            space.use_all_rows()
+        last_descent = descent
         point, labels, value = trial
     return point, labels
 
@@ -218,21 +230,27 @@ class _Space:
             self.classes.append(tables)
         self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
         self._merged: dict[int, tuple] = {}
+        n_rows = 0 if isinstance(objective, GramObjective) else objective.design.n_rows
+        n_sample = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * int(self.starts[-1]))
+        self._hessian_rows = spread_rows(n_rows, n_sample) if 2 * n_sample <= n_rows else None
+
+    def use_all_rows(self) -> None:
+        """From now on the Hessian is that of all rows."""
+        if self._hessian_rows is not None:
+            self._hessian_rows, self._merged = None, {}
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
-        columns = f[:, None] if f.ndim == 1 else f
-        parts = [
-            t.basis.basis.T @ (self.weights[t.bins] * columns[t.bins, c])
-            for c in range(self.n_classes)
-            for t in self.classes[c]
-        ]
-        return np.concatenate([np.zeros(0), *parts])
+        return self._of_bins(f, self.weights)
 
-    def _of_bins(self, sums: np.ndarray) -> np.ndarray:
-        """basis.T @ sums, all classes in one vector."""
+    def _of_bins(self, sums: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """basis.T @ sums, or basis.T @ (weights * sums), all classes in one vector."""
         columns = sums[:, None] if sums.ndim == 1 else sums
-        parts = [t.basis.basis.T @ columns[t.bins, c] for c in range(self.n_classes) for t in self.classes[c]]
+        parts = []
+        for c in range(self.n_classes):
+            for t in self.classes[c]:
+                values = columns[t.bins, c] if weights is None else weights[t.bins] * columns[t.bins, c]
+                parts.append(t.basis.basis.T @ values)
         return np.concatenate([np.zeros(0), *parts])
 
     def tables(self, coordinates: np.ndarray) -> np.ndarray:
@@ -247,42 +265,40 @@ class _Space:
 
     def newton_move(self, point: Point, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
         """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
-        curvature = self.objective.curvature(point, majorize)
+        starts = self.starts
+        is_small = [
+            len(tables) <= MAX_DENSE_FEATURES
+            and sum(len(t.basis.group_basis) for t in tables) <= MAX_DENSE_GROUPS
+            and starts[c + 1] - starts[c] <= MAX_DENSE_UNKNOWNS
+            for c, tables in enumerate(self.classes)
+        ]
+        is_exact = self.n_classes == 1 and is_small[0]
+        # Where the built Hessian only preconditions, all rows are needed all the same.
+        curvature = self.objective.curvature(point, majorize, self._hessian_rows if is_exact else None)
         if curvature is None:
             return None
         columns = curvature[:, None] if curvature.ndim == 1 else curvature
-        starts = self.starts
-        inverses, is_exact = [], self.n_classes == 1
-        for c, tables in enumerate(self.classes):
+        inverses = []
+        for c in range(self.n_classes):
             of_class = np.ascontiguousarray(columns[:, c])
-            n_unknowns = starts[c + 1] - starts[c]
-            is_small = (
-                len(tables) <= MAX_DENSE_FEATURES
-                and sum(len(t.basis.group_basis) for t in tables) <= MAX_DENSE_GROUPS
-                and n_unknowns <= MAX_DENSE_UNKNOWNS
-            )
-            invert = self._invert_by_cholesky if is_small else self._invert_blocks
-            inverses.append(invert(c, of_class, alpha) if n_unknowns else lambda r: r)
-            is_exact = is_exact and is_small
+            invert = self._invert_by_cholesky if is_small[c] else self._invert_blocks
+            inverses.append(invert(c, of_class, alpha) if starts[c + 1] > starts[c] else lambda r: r)
 
         def apply_inverses(r):
             return np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
         if is_exact:
             return self.tables(-apply_inverses(gradient))
-        hessian_of_rows = self.objective.hessian(point, curvature, majorize)
+        of_tables = self.objective.hessian_of_tables(point, curvature, majorize, self.support)
 
         def hessian_times(a):
-            sums = self.objective.bin_sums(
-                hessian_of_rows(self.objective.row_sums(self.tables(a), self.support)), self.support
-            )
-            return self._of_bins(sums) + alpha * a
+            return self._of_bins(of_tables(self.tables(a))) + alpha * a
 
         found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
         return self.tables(-found)
 
-    def _merged_columns(self, c: int):
-        """(codes, offsets, transposed basis) of a class's columns, the bins of a piece merged; kept between steps."""
+    def _merged_columns(self, c: int, is_sample: bool):
+        """(codes, offsets, bases) of a class's columns, the bins of a piece merged; kept between steps."""
         if c not in self._merged:
             tables = self.classes[c]
             bases = [t.basis.group_basis for t in tables]
@@ -291,19 +307,18 @@ class _Space:
             for t in tables:
                 groups[t.bins] = t.basis.groups
             features = np.array([t.feature for t in tables])
-            codes = self.objective.grouped_codes(features, groups, n_groups)
-            across = block_diag([basis.T for basis in bases], format="csr")
-            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), across
+            rows = self._hessian_rows if is_sample else None
+            codes = self.objective.grouped_codes(features, groups, n_groups, rows)
+            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), bases
         return self._merged[c]
 
     def _invert_by_cholesky(self, c: int, curvature, alpha):
         """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
-        codes, offsets, across = self._merged_columns(c)
-        gram = self.objective.gram_of(codes, offsets, curvature)
-        hessian = across @ (across @ gram).T  # the cross-tabulation is symmetric
-        total = curvature.sum()
+        if isinstance(self.objective, GramObjective):
+            hessian, coupling, total = self.objective.hessian_of_pieces(self.classes[c], curvature)
+        else:
+            hessian, coupling, total = self._hessian_of_rows(c, curvature)
         if total > 0:
-            coupling = across @ np.diag(gram)  # with the intercept: the curvature summed by group
             hessian -= np.outer(coupling, coupling) / total
         floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
         hessian[np.diag_indices_from(hessian)] += alpha + floor
@@ -315,10 +330,22 @@ class _Space:
                 hessian[np.diag_indices_from(hessian)] += 9 * floor
                 floor *= 10
 
+    def _hessian_of_rows(self, c: int, curvature) -> tuple[np.ndarray, np.ndarray, float]:
+        """(Hessian of one class in its coordinates, its coupling with the intercept, that of the intercept alone)."""
+        codes, offsets, bases = self._merged_columns(c, is_sample=len(curvature) < self.objective.design.n_rows)
+        gram = self.objective.gram_of(codes, offsets, curvature)
+        of_tables = [slice(first, last) for first, last in zip(offsets[:-1], offsets[1:], strict=True)]
+        pairs = list(zip(bases, of_tables, strict=True))
+        across = np.concatenate([basis.T @ gram[groups] for basis, groups in pairs])
+        hessian = np.concatenate([across[:, groups] @ basis for basis, groups in pairs], axis=1)
+        by_group = np.diagonal(gram)  # the curvature summed by group
+        coupling = np.concatenate([basis.T @ by_group[groups] for basis, groups in pairs])
+        return (hessian + hessian.T) / 2, coupling, float(curvature.sum())
+
     def _invert_blocks(self, c: int, curvature, alpha):
         """r -> B^-1 r, B the tables' own blocks of the Hessian of one class (bins are disjoint: one pass gives all)."""
         tables = self.classes[c]
-        by_bin = self.objective.bin_sums(curvature, np.array([t.feature for t in tables]))
+        by_bin = self.objective.curvature_by_bin(curvature, np.array([t.feature for t in tables]))
         blocks = []
         for t in tables:
             block = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)

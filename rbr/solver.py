@@ -8,7 +8,7 @@ The default solver proposes and refits. (1) A proximal step from the current tab
 otherwise the step is halved. (4) When the step proposes what is already there, single moves are tried (rbr.moves):
 jumps to better places and, where a limit on the features binds, an unused feature in the place of a used one. (5) It
 ends when none of them pays.
-Looks at: rbr.objective, rbr.constraints, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
+Looks at: rbr.objective, rbr.gram, rbr.constraints, rbr.screening, rbr.refit, rbr.moves.  Seen by: rbr.estimators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
@@ -25,15 +25,19 @@ from numpy.typing import ArrayLike
 
 from rbr.certificate import Certificate
 from rbr.checks import check_choice, check_int, check_nonnegative, check_real, check_vector
-from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints, Prox
+from rbr.constraints import DEFAULT_JUMP_COST, SHAPES, BoundConstraints, Constraints, Prox
 from rbr.design import BinnedMatrix
+from rbr.gram import gram_objective
+from rbr.gram import pays as gram_pays
 from rbr.losses import get_loss
-from rbr.moves import Proposal, entries, shifts, swaps
+from rbr.moves import Proposal, entries, resegmented, shifts, swaps
 from rbr.objective import Objective, Point
 from rbr.parallel import resolve_n_jobs
 from rbr.refit import norm, refit, ridge, settle_empty_levels
+from rbr.screening import Screen, ScreenedGradient
 
 SOLVERS = ("auto", "algorithm1")
+_FREQUENCY = SHAPES.index("frequency")
 KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 
 # New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and so much
@@ -47,6 +51,12 @@ NEWTON_PER_MOVE = 4
 FIRST_FEATURES = 4
 SHIFTS_TRIED = 1
 NEWTON_TO_FINISH = 12
+# From so many rows on, used tables are searched anew in one go (rbr.moves.resegmented) before jumps are moved singly.
+LARGE = 50_000
+# A fit begins on one row in so many, where these are enough; with which tolerance, and for how many iterations at most.
+SAMPLE_SHARE = 16
+MIN_SAMPLE_ROWS = 15_000
+SAMPLE_TOL, SAMPLE_ITERATIONS = 1e-2, 30
 # Rows from which the dispersion is estimated; with more, every k-th row.
 MAX_DISPERSION_ROWS = 20_000
 DISPERSION_ROUNDS = 4
@@ -62,7 +72,8 @@ class Iteration:
     step: float
     support: np.ndarray
     residual: float
-    passes: float
+    columns: int  # gradient columns that were summed to propose the next one
+    passes: float  # over all columns of the codes, so far
     seconds: float
 
 
@@ -124,29 +135,44 @@ class Problem:
     constraints: BoundConstraints
     alpha: float
     scale: float  # lambda = dispersion / n
+    is_large: bool = False  # so many rows that passes over them are what a fit costs
 
     @property
     def n_threads(self) -> int:
         return self.objective.n_threads
-
-    def prox(
-        self, f: np.ndarray, step: float, constraints: BoundConstraints | None = None, loudness: float = 1.0
-    ) -> Prox:
-        constraints = self.constraints if constraints is None else constraints
-        return constraints.prox(f, step, loudness * self.scale, alpha=self.alpha, n_threads=self.n_threads)
 
     def loudness(self, point: Point) -> float:
         """The dispersion around a point, in units of the one that the jump cost reckons with."""
         objective = self.objective
         if self.constraints.jump_cost == 0 or objective.loss.name in KNOWN_DISPERSION:
             return 1.0
-        phi = objective.loss.dispersion(objective.y, point.raw, objective.row_weights, objective.n_total, 1.0)
+        phi = objective.dispersion(point)
         return phi / max(self.scale * objective.n_total, 1e-300)
 
-    def step_from(self, point: Point, gradient: np.ndarray, step: float, constraints: BoundConstraints):
+    @cached_property
+    def screen(self) -> Screen:
+        """What is known of the gradients of unused features."""
+        return Screen(self.objective, self.constraints)
+
+    def step_from(
+        self,
+        gradient: ScreenedGradient,
+        step: float,
+        constraints: BoundConstraints | None = None,
+        loudness: float = 1.0,
+    ) -> tuple[Prox, float]:
         """P(f - step * gradient), and how far it is from f."""
-        found = self.prox(point.f - step * gradient, step, constraints)
-        return found, norm(found.f - point.f, constraints.weights)
+        constraints = self.constraints if constraints is None else constraints
+        scale = loudness * self.scale
+        found = gradient.step(constraints, step, scale, alpha=self.alpha, n_threads=self.n_threads)
+        return found, norm(found.f - gradient.point.f, constraints.weights)
+
+    def best_to_enter(self, point: Point, step: float, without: np.ndarray) -> Prox:
+        """The table of the one feature that a step from zero makes worth most, of all but some."""
+        gradient = self.screen.look_at(point)
+        return gradient.step_of_others(
+            self.constraints.with_max_features(1), step, self.scale, without, alpha=self.alpha, n_threads=self.n_threads
+        )
 
     def cost(self, labels: np.ndarray, support: np.ndarray) -> float:
         """The jump cost of tables with the given pieces."""
@@ -200,12 +226,13 @@ class Problem:
 class _Recorder:
     """Keeps one row per iteration, prints it, and lets the callback stop the fit."""
 
-    def __init__(self, problem: Problem, verbose: int, callback):
+    def __init__(self, problem: Problem, verbose: int, callback, rows: Objective | None = None):
         self.problem, self.verbose, self.callback = problem, verbose, callback
+        self.rows = problem.objective if rows is None else rows  # whose columns are counted
         self.history: list[Iteration] = []
         self.start = time.perf_counter()
 
-    def record(self, point: Point, labels: np.ndarray, step: float, residual: float) -> bool:
+    def record(self, point: Point, labels: np.ndarray, step: float, residual: float, columns: int) -> bool:
         """Whether the callback asks to stop."""
         row = Iteration(
             index=len(self.history),
@@ -214,16 +241,17 @@ class _Recorder:
             step=step,
             support=point.support,
             residual=residual,
-            passes=self.problem.objective.n_passes,
+            columns=columns,
+            passes=self.rows.n_passes,
             seconds=time.perf_counter() - self.start,
         )
         self.history.append(row)
         if self.verbose:
             if row.index == 0:
-                print("  iter    objective         loss  features       step   residual   passes   seconds")
+                print("  iter    objective         loss  features       step   residual  columns   passes   seconds")
             print(
                 f"{row.index:6d} {row.objective:12.6g} {row.loss:12.6g} {len(row.support):9d} {row.step:10.3g} "
-                f"{row.residual:10.2e} {row.passes:8.1f} {row.seconds:9.2f}"
+                f"{row.residual:10.2e} {row.columns:8d} {row.passes:8.1f} {row.seconds:9.2f}"
             )
         return self.callback is not None and bool(self.callback(row))
 
@@ -232,21 +260,31 @@ def _run_algorithm1(problem: Problem, start: Point, labels, step: float | None, 
     """f <- P(f - mu grad) with a fixed step mu (paper, Algorithm 1)."""
     objective, weights = problem.objective, problem.constraints.weights
     step = problem.natural_step if step is None else step
-    point, gradient = objective.point_and_gradient(start.f, start.support, start.intercept)
+    point = objective.point(start.f, start.support, start.intercept)
     for iteration in range(max_iter + 1):
-        found, residual = problem.step_from(point, gradient, step, problem.constraints)
+        gradient = problem.screen.move_to(point)
+        found, residual = problem.step_from(gradient, step)
         converged = residual <= tol * max(norm(point.f, weights), 1e-12)
-        stop = recorder.record(point, labels, step, residual)
+        stop = recorder.record(point, labels, step, residual, gradient.n_read)
         if stop or iteration == max_iter or (converged and tol > 0):
             break
-        point, gradient = objective.point_and_gradient(found.f, found.support, point.intercept)
+        point = objective.point(found.f, found.support, point.intercept)
         labels = found.labels
     return point, labels, step, residual, converged
 
 
-def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_iter: int, tol: float, recorder):
+def _run_auto(
+    problem: Problem,
+    start: Point,
+    labels,
+    step: float | None,
+    max_iter: int,
+    tol: float,
+    recorder,
+    with_moves: bool = True,
+):
     """Propose by a proximal step, refit, accept if the objective falls; then single moves."""
-    objective, constraints = problem.objective, problem.constraints
+    constraints = problem.constraints
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
     point, value = start, problem.value(start, labels)
@@ -258,30 +296,35 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
         return new if new[-1] < value - by_at_least else None
 
     for iteration in range(max_iter + 1):
-        gradient = objective.gradient(point)
+        gradient = problem.screen.move_to(point)
         nearly_still = tol * max(norm(point.f, weights), 1e-12)
         # At the start every table can explain much of y alone; let few in at a time, and each finds its own share.
         n_features = max(FIRST_FEATURES, 2 * len(point.support))
         growing = constraints.with_max_features(n_features if limit is None else min(limit, n_features))
         new, refused = None, []
         for halving in range(MAX_STEP_HALVINGS + 1):
-            found, residual = problem.step_from(point, gradient, step, growing)
+            found, residual = problem.step_from(gradient, step, growing)
             if residual <= nearly_still and growing.max_features != limit:
                 growing = constraints
-                found, residual = problem.step_from(point, gradient, step, growing)
+                found, residual = problem.step_from(gradient, step, growing)
             converged = residual <= nearly_still
             if halving == 0:
-                stop = recorder.record(point, labels, step, residual) or iteration == max_iter
+                stop = recorder.record(point, labels, step, residual, gradient.n_read) or iteration == max_iter
             if converged or stop or halving == MAX_STEP_HALVINGS:
                 break
             if halving == 0 and (loudness := problem.loudness(point)) > LOUD:
                 # Most of what is left is still signal of other features. At the price of noise so loud a table takes
                 # only what is surely its own; at the final price it would buy pieces for what others explain later.
-                careful = problem.prox(point.f - longest * gradient, longest, growing, loudness)
+                careful, _ = problem.step_from(gradient, longest, growing, loudness)
                 if not np.array_equal(careful.labels, labels):
                     new = accept(careful, NEWTON_PER_PROPOSAL)
                     if new is not None:
                         break
+            if problem.is_large and halving == 0 and np.array_equal(found.support, point.support):
+                searched = resegmented(problem, point, labels)
+                new = None if searched is None else accept(searched, NEWTON_PER_PROPOSAL)
+                if new is not None:
+                    break
             if np.array_equal(found.labels, labels):
                 new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, by_at_least=0.0)
             elif not any(np.array_equal(found.labels, other) for other in refused):
@@ -292,7 +335,7 @@ def _run_auto(problem: Problem, start: Point, labels, step: float | None, max_it
             step /= 2
         if stop:
             break
-        if new is None:
+        if new is None and with_moves:
             moves = single_moves(problem, point, labels, step)
             new = next((n for n in (accept(move, NEWTON_PER_MOVE) for move in moves) if n is not None), None)
         if new is None:
@@ -405,11 +448,17 @@ def solve(
     bound = constraints.bind(design.offsets, design.weights, missing=design.missing, positions=design.positions)
     if dispersion is None and bound.jump_cost > 0:
         dispersion = estimate_dispersion(objective, bound)
-    problem = Problem(objective, bound, float(alpha), (dispersion or 0.0) / objective.n_total)
-    start, labels = _start(problem, warm_start)
+    scale = (dispersion or 0.0) / objective.n_total
+    problem = Problem(objective, bound, float(alpha), scale, is_large=design.n_rows > LARGE)
     step = None if step_size == "auto" else float(step_size)
-    recorder = _Recorder(problem, verbose, callback)
-    point, labels, step, residual, converged = _RUNNERS[solver](problem, start, labels, step, max_iter, tol, recorder)
+    by_gram = solver == "auto" and problem.is_large and gram_pays(objective)
+    solved = replace(problem, objective=gram_objective(objective)) if by_gram else problem
+    may_sample = solver == "auto" and warm_start is None and not by_gram
+    start, labels = (_start_on_sample(problem, step) if may_sample else None) or _start(solved, warm_start)
+    recorder = _Recorder(solved, verbose, callback, rows=objective)
+    point, labels, step, residual, converged = _RUNNERS[solver](solved, start, labels, step, max_iter, tol, recorder)
+    if by_gram:
+        point = objective.point(point.f, point.support, point.intercept)
     if not converged and tol > 0:
         from sklearn.exceptions import ConvergenceWarning
 
@@ -489,6 +538,39 @@ def _start(problem: Problem, warm_start) -> tuple[Point, np.ndarray]:
     # So short a step leaves tables as they are, and describes them by no more pieces than they have.
     found = bound.prox(given, 1e-9 * problem.natural_step, problem.scale, n_threads=problem.n_threads)
     return objective.point(found.f, found.support), found.labels
+
+
+def _start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.ndarray] | None:
+    """Where a fit on one row in sixteen ends (which may itself start on one in sixteen of those), or None.
+
+    On the sample the jump cost is that of its own number of rows: at the price of all rows noise would look worth
+    having. Nothing is found where a sample would be small, lacks a class, or beats no constant model on all rows; nor
+    where pieces that suit the sample could not be searched anew on all rows (classes), or where the bins of a sample do
+    not weigh the same, as frequencies demand.
+    """
+    whole = problem.objective
+    n_rows = whole.design.n_rows // SAMPLE_SHARE
+    if n_rows < MIN_SAMPLE_ROWS or whole.n_outputs > 1 or (problem.constraints.shapes == _FREQUENCY).any():
+        return None
+    objective = whole.sample(n_rows)
+    try:
+        objective.loss.validate(objective.y)
+    except ValueError:
+        return None
+    sample = Problem(
+        objective,
+        problem.constraints.on(objective.design.weights),
+        problem.alpha,
+        problem.scale * whole.n_total / objective.n_total,
+        is_large=True,
+    )
+    start, labels = _start_on_sample(sample, step) or _start(sample, None)
+    recorder = _Recorder(sample, 0, None)
+    found, *_ = _run_auto(sample, start, labels, step, SAMPLE_ITERATIONS, SAMPLE_TOL, recorder, with_moves=False)
+    whole.count_work_of(objective)
+    start, labels = _start(problem, found.f)
+    nothing, no_labels = _start(problem, None)
+    return (start, labels) if problem.value(start, labels) < problem.value(nothing, no_labels) else None
 
 
 def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:

@@ -85,4 +85,18 @@ def gram_cases(draw):
     return Case(args, [out], len(features) * (len(features) + 1) // 2, agree_in_sums_of(row_weights))
 
 
-CASES = {"gram": gram_cases(), "matvec": matvec_cases(), "rmatvec": rmatvec_cases()}
+@st.composite
+def cross_counts_cases(draw):
+    codes, offsets = draw(binned(max_features=3))
+    features = draw(feature_lists(len(codes)))
+    out_offsets = np.append(0, np.cumsum(np.diff(offsets)[features]))
+    out = np.full((out_offsets[-1], out_offsets[-1]), np.nan)
+    return Case([codes, offsets, features, out_offsets], [out], len(features) * (len(features) + 1) // 2)
+
+
+CASES = {
+    "cross_counts": cross_counts_cases(),
+    "gram": gram_cases(),
+    "matvec": matvec_cases(),
+    "rmatvec": rmatvec_cases(),
+}

@@ -56,7 +56,7 @@ def test_swaps_replace_one_feature_by_the_best_entering_one(loss, jump_cost):
         for j in set(range(design.n_features)) - {*kept.tolist(), swap.out}:
             alone = np.zeros_like(f)
             alone[table_of(design, j)] = -step * gradient[table_of(design, j)]
-            found = problem.prox(alone, step)
+            found = problem.constraints.prox(alone, step, problem.scale)
             square = (problem.constraints.weights @ found.f**2).sum()
             gains[j] = square / 2 - step * problem.cost(found.labels, found.support)
             if j == swap.into:
@@ -89,7 +89,7 @@ def test_an_entry_adds_the_most_useful_feature():
         residual = y - point.raw
         means = design.rmatvec(residual) / np.where(design.weights > 0, design.weights, 1) / design.n_rows
         alone = np.where(np.isin(np.arange(design.n_coef), np.r_[table_of(design, j)]), means, 0.0)
-        values[j] = problem.constraints.weights @ problem.prox(alone, 1.0).f ** 2
+        values[j] = problem.constraints.weights @ problem.constraints.prox(alone, 1.0, problem.scale).f ** 2
     assert max(values, key=values.get) == proposal.change.into
     full = stopped(design, y, Constraints(5, 3))
     assert list(entries(*full, 1.0)) == []

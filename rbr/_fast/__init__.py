@@ -5,12 +5,13 @@ and allocate before they call. Each works on a range of features or rows.  Looks
 """
 
 from rbr._fast._binning import cut_binomial, cut_regular, encode, transpose
-from rbr._fast._design import gram, matvec, rmatvec
+from rbr._fast._design import cross_counts, gram, matvec, rmatvec
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
 
 __all__ = [
     "center_tables",
+    "cross_counts",
     "cut_binomial",
     "cut_regular",
     "encode",

@@ -11,6 +11,7 @@ from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 
 __all__ = [
     "center_tables",
+    "cross_counts",
     "cut_binomial",
     "cut_regular",
     "encode",
@@ -79,6 +80,11 @@ def gram(
         t_bins, u_bins = slice(out_offsets[t], out_offsets[t + 1]), slice(out_offsets[u], out_offsets[u + 1])
         out[t_bins, u_bins] = block
         out[u_bins, t_bins] = block.T
+
+
+def cross_counts(codes, offsets, features, out_offsets, out, first, last):
+    """`gram` of rows that all count once."""
+    gram(codes, offsets, features, np.ones(codes.shape[1]), out_offsets, out, first, last)
 
 
 def center_tables(f, offsets, weights, out, squared_norms, first, last):

@@ -1,0 +1,166 @@
+"""Safe screening: gradient columns of features that cannot enter are not even summed.
+
+What a proximal step makes of a feature at zero depends on its gradient g_j alone: on its norm ||P_zm g_j||_w, and on
+its net, the most that a table of allowed pieces gains after it has paid. Both are suprema of inner products
+<g_j, u>_w, so they change slowly with g_j, and g_j changes slowly with the residual r: bin means contract. With v the
+row weights (sum 1), D = sqrt(sum_i v_i (r_i - r'_i)^2) and x_j = D max_k sqrt(m_jk / w_jk), m_jk the share of bin k
+in v (x_j = D for `counts` weights), the norm at r is at most G + x_j, G the norm at r'.
+
+For the net let G_d be the norm of the best table of code length d, and V_q = max_d (G_d^2 / 2 - q d) the net over the
+squared step at r' and at a price q. No G_d changes by more than x_j, so at r and a price of q' >= q the net is at most
+
+    max_d (G_d + x_j)^2 / 2 - q' d    <=    V_q + G x_j + x_j^2 / 2                            since G_d <= G, and also
+                                      <=    (1 + t) V_q + (1 + 1 / t) x_j^2 / 2                for 0 < t <= q' / q - 1,
+
+by 2 G_d x_j <= t G_d^2 + x_j^2 / t. The second is the better one where many pieces together have a large norm but
+cannot pay; for it nets are taken at a somewhat lower price than is asked (CAUTIOUS). Without a price q = 0, every t is
+allowed, and the best one gives (sqrt(2 V_0) + x_j)^2 / 2: the norm of P_L P_zm g_j, which is a supremum itself. The
+naive rule, the norm of the chosen table + x_j, is wrong: another number of pieces may overtake the chosen one. Greedy
+searches obey none of this; for them the norm before the search is all there is.
+
+What is remembered of a feature is (G, V) at the residual where it was last read and its drift since: the sum of D along
+the iterates, by the triangle inequality. So one vector of the last iterate's residuals is kept and no others. A point
+aside from the path (a swap that is tried) adds its own distance for as long as it is looked at.
+Looks at: rbr.objective, rbr.constraints.  Seen by: rbr.solver, rbr.moves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rbr.constraints import CAUTIOUS, BoundConstraints, Prox, Unread
+from rbr.objective import Objective, Point
+
+# With fewer rows every column is read at every step: a column of so few rows is summed sooner than it is judged. The
+# iterates are the same to the bit.
+MIN_ROWS = 4096
+
+# A sum by bin is off by far less than this part of the residual's norm, and a net by less of the squared norm; bounds
+# are raised by it, so that rounding cannot make them wrong.
+ROUNDING = 1e-9
+
+
+class Screen:
+    """What is known of every feature's gradient at the residuals where it was last read."""
+
+    def __init__(self, objective: Objective, constraints: BoundConstraints):
+        self.objective = objective
+        design = objective.design
+        shares, weights = design.with_weights("counts").weights, design.weights
+        ratios = np.divide(shares, weights, out=np.zeros_like(shares), where=weights > 0)
+        self.stretch = np.sqrt(np.maximum.reduceat(ratios, design.offsets[:-1]))
+        self.is_worthwhile = design.n_rows >= MIN_ROWS
+        self.exact_search = not constraints.greedy
+        shape = objective.n_outputs, design.n_features
+        self.norms = np.full(shape, np.inf)
+        self.nets = np.full(shape, np.inf)
+        self.prices = np.full(design.n_features, np.inf)  # over the squared step, where the nets were taken
+        self.drift = np.zeros(shape)
+        self.residual: np.ndarray | None = None
+
+    def move_to(self, point: Point) -> ScreenedGradient:
+        """The gradient at the next iterate; all that is known of features drifts by the change of the residual."""
+        gradient = ScreenedGradient(self, point, is_on_path=True)
+        if self.is_worthwhile:
+            if self.residual is not None:
+                self.drift += self._distance(gradient)
+            self.residual = gradient.lazy.residual
+        gradient.drift = self.drift
+        return gradient
+
+    def look_at(self, point: Point) -> ScreenedGradient:
+        """The gradient at a point beside the path; nothing is remembered of it."""
+        gradient = ScreenedGradient(self, point, is_on_path=False)
+        gradient.drift = self.drift + (np.inf if self.residual is None else self._distance(gradient))
+        return gradient
+
+    def _distance(self, gradient: ScreenedGradient) -> np.ndarray:
+        """D for each output, and what rounding may add to it."""
+        return self.objective.residual_distance(gradient.lazy.residual, self.residual, ROUNDING)[:, None]
+
+    def forget(self, features: np.ndarray) -> None:
+        """Nothing is known of these."""
+        self.norms[:, features], self.nets[:, features], self.prices[features] = np.inf, np.inf, np.inf
+
+    def remember(self, norms: np.ndarray, features: np.ndarray) -> None:
+        """The norms of the gradients of features at zero, read at the last iterate."""
+        self.forget(features)
+        self.norms[:, features], self.drift[:, features] = norms[:, features], 0.0
+
+    def remember_nets(self, nets: np.ndarray, features: np.ndarray, price: float) -> None:
+        """Nets taken at the last iterate; those at the lower price hold for more steps."""
+        features = features[price <= self.prices[features]]
+        self.nets[:, features], self.prices[features] = np.maximum(nets[:, features], 0.0), price
+
+    def bounds(self, drift: np.ndarray, price: float) -> tuple[np.ndarray, np.ndarray]:
+        """For features at zero, upper bounds on the norm of the gradient and on the net over the squared step."""
+        # An unknown feature has infinite norms; infinity times a drift of zero is no number, and no bound.
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            x, nets = self.stretch * drift, self.nets
+            norms = (self.norms + x) * (1 + ROUNDING)
+            by_norm = nets + self.norms * x + 0.5 * x**2
+            t = np.fmin(np.where(self.prices == 0, np.inf, price / self.prices) - 1, x / np.sqrt(2 * nets))
+            by_price = np.where(nets > 0, (1 + t) * nets, 0.0) + 0.5 * (1 + 1 / t) * x**2
+            nets = np.fmin(by_norm, np.where(t > 0, by_price, np.inf)) + ROUNDING * norms**2
+        is_known = (price >= self.prices) & self.exact_search
+        return np.where(norms >= 0, norms, np.inf), np.where(is_known & (nets >= 0), nets, np.inf)
+
+
+class ScreenedGradient:
+    """The gradient at a point, read column by column as proximal steps ask for it."""
+
+    def __init__(self, screen: Screen, point: Point, is_on_path: bool):
+        self.screen, self.point, self.is_on_path = screen, point, is_on_path
+        self.lazy = screen.objective.lazy_gradient(point)
+        self.drift: np.ndarray | None = None
+        self._remembered = np.zeros(len(self.lazy.is_read), dtype=bool)
+
+    @property
+    def n_read(self) -> int:
+        """How many columns were read here."""
+        return int(self.lazy.is_read.sum())
+
+    def step(self, constraints: BoundConstraints, step: float, scale: float, *, alpha=0.0, n_threads=1) -> Prox:
+        """P(f - step * gradient), the proximal step from the point."""
+        return self._prox(constraints, step, scale, alpha, n_threads, self.point.support, self.point.f)
+
+    def step_of_others(
+        self, constraints: BoundConstraints, step: float, scale: float, without: np.ndarray, *, alpha=0.0, n_threads=1
+    ) -> Prox:
+        """The proximal step from zero of all features but some, whose tables are zero in the result."""
+        constraints = constraints.excluding(without)
+        return self._prox(constraints, step, scale, alpha, n_threads, np.zeros(0, dtype=np.int64), 0.0)
+
+    def _prox(self, constraints, step, scale, alpha, n_threads, used, f) -> Prox:
+        lazy = self.lazy
+        shrunk = step / (1.0 + step * alpha)
+        price = constraints.prices(1.0, scale)[0] / shrunk
+        if not self.screen.is_worthwhile:
+            lazy.read(np.flatnonzero(~constraints.excluded))
+            return constraints.prox(f - step * lazy.values, step, scale, alpha=alpha, n_threads=n_threads)
+        norms, nets = self.screen.bounds(self.drift, price)
+        is_unknown = ~np.isfinite(norms).all(axis=0) & ~constraints.excluded
+        is_unknown[used] = True
+        lazy.read(np.flatnonzero(is_unknown))
+
+        def tables_with(features):
+            lazy.read(features)
+            return f - step * lazy.values
+
+        is_free = np.ones(len(lazy.is_read), dtype=bool)
+        is_free[used] = False
+        unread = Unread(~lazy.is_read, is_free, shrunk * norms, shrunk**2 * nets, tables_with)
+        found = constraints.prox(f - step * lazy.values, step, scale, alpha=alpha, n_threads=n_threads, unread=unread)
+        if self.is_on_path and f is self.point.f:
+            self._remember(unread, shrunk, price)
+        return found
+
+    def _remember(self, unread: Unread, step: float, price: float) -> None:
+        at_zero = self.lazy.is_read.copy()
+        at_zero[self.point.support] = False
+        new = at_zero & ~self._remembered
+        self.screen.remember(unread.found_norms / step, np.flatnonzero(new))
+        self._remembered |= new
+        searched = unread.searched[at_zero[unread.searched]]
+        self.screen.remember_nets(unread.found_nets / step**2, searched, CAUTIOUS * price)
+        self.screen.forget(self.point.support)

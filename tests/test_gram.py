@@ -1,0 +1,185 @@
+"""Fits from the cross-tabulation: what rows say, sums say too, up to rounding that is stated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import SHAPES, WEIGHTINGS, make_design, make_target, with_even_bins
+
+import rbr
+from rbr import gram as gram_module
+from rbr import refit as refit_module
+from rbr import solver as solver_module
+from rbr.constraints import Constraints
+from rbr.gram import GramSums, gram_objective, pays
+from rbr.moves import resegmented, shifts
+from rbr.solver import make_objective
+
+# A loss is the difference of numbers of the size of the variance of y (about 1 in these problems); so are gradients.
+ROUNDING = 1e-13
+
+
+def both(weighting="counts", weights=False, offset=False, seed=0):
+    """The objective over rows, and the one over sums."""
+    design = make_design(seed).with_weights(weighting)
+    rng = np.random.default_rng(seed)
+    y = make_target("squared_error", design, seed) + 1000.0
+    sample_weight = rng.integers(0, 4, design.n_rows) if weights else None
+    rows = make_objective(
+        design, y, "squared_error", sample_weight, rng.normal(size=design.n_rows) if offset else None, 1
+    )
+    return rows, gram_objective(rows)
+
+
+def some_tables(objective, seed=1):
+    support = np.array([0, 1, 3])
+    f = np.zeros(objective.design.n_coef)
+    for j in support:
+        table = slice(objective.design.offsets[j], objective.design.offsets[j + 1])
+        f[table] = np.random.default_rng(seed + int(j)).normal(size=f[table].shape)
+        f[table] -= objective.design.weights[table] @ f[table]
+    return f, support
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("offset", [False, True])
+def test_points_and_gradients_are_those_of_the_rows(weighting, weights, offset):
+    rows, sums = both(weighting, weights, offset)
+    nothing = np.zeros(0, dtype=np.int64)
+    for f, support in ((rows.zero_tables(), nothing), some_tables(rows)):
+        expected, found = rows.point(f, support), sums.point(f, support)
+        assert found.loss == pytest.approx(expected.loss, abs=10 * ROUNDING)
+        assert found.intercept == pytest.approx(expected.intercept, abs=1e-9)
+        np.testing.assert_allclose(sums.gradient(found), rows.gradient(expected), rtol=0, atol=1e-11)
+        some = np.array([4, 1])
+        np.testing.assert_allclose(sums.gradient(found, some), rows.gradient(expected, some), rtol=0, atol=1e-11)
+        lazy = sums.lazy_gradient(found)
+        assert lazy.is_read.all()
+        assert sums.dispersion(found) == pytest.approx(rows.dispersion(expected), rel=1e-10)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_curvature_and_hessian_are_those_of_the_rows(weights):
+    rows, sums = both(weights=weights)
+    f, support = some_tables(rows)
+    at_rows, at_sums = rows.point(f, support), sums.point(f, support)
+    for objective, point in ((rows, at_rows), (sums, at_sums)):
+        curvature = objective.curvature(point)
+        assert curvature.sum() == pytest.approx(1.0)
+        by_bin = objective.curvature_by_bin(curvature, support)
+        np.testing.assert_allclose(by_bin, rows.bin_sums(rows.row_weights, support), atol=1e-14)
+        direction, _ = some_tables(rows, seed=7)
+        product = objective.hessian_of_tables(point, curvature, False, support)(direction)
+        expected = rows.hessian_of_tables(at_rows, rows.curvature(at_rows), False, support)(direction)
+        bins = np.isin(np.repeat(np.arange(5), rows.design.n_bins), support)
+        np.testing.assert_allclose(product[bins], expected[bins], atol=1e-13)
+
+
+@pytest.fixture
+def small_is_large(monkeypatch):
+    monkeypatch.setattr(solver_module, "LARGE", 100)
+
+
+def fit(monkeypatch, by_gram, design, y, **arguments):
+    with monkeypatch.context() as patch:
+        patch.setattr(solver_module, "gram_pays", lambda objective: by_gram)
+        return rbr.solve(design, y, **arguments)
+
+
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("jump_cost", [0.0, 0.5])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fits_are_those_of_the_rows(shape, jump_cost, monkeypatch):
+    for seed in range(3):
+        if shape == "frequency":
+            design = with_even_bins(seed)
+        else:
+            design = make_design(seed).with_weights(WEIGHTINGS[seed % 2])
+        y = make_target("squared_error", design, seed)
+        options = {"constraints": Constraints(3, 3, shape=shape, jump_cost=jump_cost), "alpha": 0.01}
+        expected, found = (fit(monkeypatch, by_gram, design, y, **options) for by_gram in (False, True))
+        np.testing.assert_array_equal(found.support, expected.support)
+        np.testing.assert_array_equal(found.labels, expected.labels)
+        np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=1e-10)
+        assert found.intercept == pytest.approx(expected.intercept, abs=1e-10)
+        np.testing.assert_allclose(found.loss_path, expected.loss_path, rtol=0, atol=10 * ROUNDING)
+        # What comes back knows its rows, as every other solution does.
+        assert found._point.raw.shape == y.shape
+        assert len({row.passes for row in found.history}) == 1  # no iteration reads a column
+        assert found.certificate.is_local_optimum == expected.certificate.is_local_optimum
+
+
+@pytest.mark.usefixtures("small_is_large")
+def test_large_supports_are_refitted_by_conjugate_gradients_too(monkeypatch):
+    monkeypatch.setattr(refit_module, "MAX_DENSE_UNKNOWNS", 2)
+    monkeypatch.setattr(refit_module, "CG_TOL", 1e-10)
+    design = make_design()
+    y = make_target("squared_error", design)
+    expected, found = (
+        fit(monkeypatch, by_gram, design, y, constraints=Constraints(4, 3), alpha=0.01) for by_gram in (False, True)
+    )
+    np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=1e-8)
+
+
+def test_moves_are_those_of_the_rows(monkeypatch):
+    monkeypatch.setattr(solver_module, "LARGE", 100)
+    design = make_design(seed=2, n_bins=(9, 8, 7, 9, 6))
+    y = make_target("squared_error", design, seed=2)
+    solution = fit(monkeypatch, False, design, y, constraints=Constraints(4, 3), max_iter=1, tol=0.0)
+    problem, labels = solution._problem, solution.labels
+    sums = gram_objective(problem.objective)
+    by_sums = solver_module.replace(problem, objective=sums)
+    point = sums.point(solution._point.f, solution.support)
+    one, other = (list(shifts(p, q, labels)) for p, q in ((problem, solution._point), (by_sums, point)))
+    assert [p.change for p in one] == [p.change for p in other]
+    one, other = resegmented(problem, solution._point, labels), resegmented(by_sums, point, labels)
+    assert (one is None) == (other is None)
+    if one is not None:
+        np.testing.assert_array_equal(one.labels, other.labels)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_sums_add_and_subtract_as_rows_do(weights):
+    design = make_design()
+    y = make_target("squared_error", design)
+    w = np.random.default_rng(0).uniform(0.5, 2.0, design.n_rows) if weights else None
+    fold = np.arange(design.n_rows) % 3 == 0
+    of = {"whole": slice(None), "fold": fold, "rest": ~fold}
+    sums = {k: GramSums.of(design[r], y[r], None if w is None else w[r], origin=0.5) for k, r in of.items()}
+    for found, expected in ((sums["whole"] - sums["fold"], sums["rest"]), (sums["fold"] + sums["rest"], sums["whole"])):
+        for name in ("gram", "target", "weight", "y", "y_squared"):
+            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-11)
+    if w is None:  # counts are whole numbers: no rounding at all
+        np.testing.assert_array_equal((sums["whole"] - sums["fold"]).gram, sums["rest"].gram)
+    np.testing.assert_allclose(sums["whole"].bin_weights, design.rmatvec(np.ones(design.n_rows) if w is None else w))
+
+
+def test_sums_that_do_not_go_together_say_so():
+    design = make_design()
+    y = make_target("squared_error", design)
+    with pytest.raises(ValueError, match=r"origin 0.0 over 25 bins .* origin 1.0 over 25 bins"):
+        GramSums.of(design, y) + GramSums.of(design, y, origin=1.0)
+
+
+def test_a_large_mean_costs_no_digits():
+    rows, sums = both()
+    f, support = some_tables(rows)
+    assert abs(rows.y.mean()) > 900
+    assert sums.point(f, support).loss == pytest.approx(rows.point(f, support).loss, rel=1e-12)
+
+
+def test_it_is_chosen_for_squared_error_of_many_rows_and_few_columns(monkeypatch):
+    design = make_design(n_rows=60_000)
+    y = make_target("squared_error", design)
+    objective = make_objective(design, y, "squared_error", None, None, 1)
+    assert pays(objective)
+    assert not pays(make_objective(design, y, "huber", None, None, 1))
+    monkeypatch.setattr(gram_module, "MAX_GRAM_BYTES", 8 * design.n_coef**2 - 1)
+    assert not pays(objective)
+    monkeypatch.undo()
+    # Counting pairs of columns costs more than reading the columns a few times where they are many.
+    wide = make_design(n_rows=60_000, n_bins=(6, 5, 4, 7, 3) * 12)
+    assert not pays(make_objective(wide, y, "squared_error", None, None, 1))
+    passes = rbr.solve(design, y).history[-1].passes
+    assert passes == 3.0  # 15 pairs of 5 columns
