@@ -182,6 +182,9 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
     """||f||_w over all tables and classes."""
+    if f.ndim == 1:  # of many tables few are used
+        bins = np.flatnonzero(f)
+        f, weights = f[bins], weights[bins]
     return float(np.sqrt(np.sum(weights * (f**2).T)))
 
 
