@@ -179,7 +179,7 @@ class Objective:
                 len(features),
                 n_threads,
                 *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
-                per_call=max(1, MAX_ENTRIES_PER_CALL // ROWS_PER_BLOCK),
+                per_call=max(1, MAX_ENTRIES_PER_CALL // (rows.stop - rows.start)),
             )
 
     def _as_gradient(self, sums: np.ndarray, features: np.ndarray) -> np.ndarray:

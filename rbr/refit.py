@@ -32,8 +32,6 @@ MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
 
-# In so long a vector of tables most are zero, and finding those that are not is cheaper than squaring all.
-MANY_BINS = 1 << 17
 # With many more rows than this, and than so many for each unknown, the built Hessian is that of a sample of rows: its
 # relative error is about sqrt(unknowns / rows), so a Newton step still gains a digit or more, at a small part of the
 # price. The gradient and the test of descent are always exact.
@@ -188,9 +186,9 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
     """||f||_w over all tables and classes."""
-    if f.ndim == 1 and len(f) > MANY_BINS:
-        used = np.flatnonzero(f)
-        weights, f = weights[used], f[used]
+    if f.ndim == 1:  # of many tables few are used
+        bins = np.flatnonzero(f)
+        f, weights = f[bins], weights[bins]
     return float(np.sqrt(np.sum(weights * (f**2).T)))
 
 
