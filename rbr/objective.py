@@ -215,7 +215,8 @@ class Objective:
 
         units = np.eye(self.n_outputs)
         of_intercept = np.stack([times(np.tile(unit, (len(self.y), 1))).sum(axis=0) for unit in units])
-        inverse = np.linalg.pinv(of_intercept, hermitian=True)
+        # Adding one number to all outputs changes nothing: an eigenvalue of 0, up to rounding that must not pass for more.
+        inverse = np.linalg.pinv(of_intercept, rcond=1e-10, hermitian=True)
         return lambda raw: times(raw - inverse @ times(raw).sum(axis=0))
 
     def curvature_by_bin(self, curvature: np.ndarray, features: np.ndarray) -> np.ndarray:

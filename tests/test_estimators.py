@@ -29,7 +29,9 @@ N = 300
 ESTIMATORS = (RBRRegressor, RBRClassifier)
 
 
-@parametrize_with_checks([RBRRegressor(), RBRClassifier(), RBRRegressor(loss="huber", n_bags=0)])
+@parametrize_with_checks(
+    [RBRRegressor(), RBRClassifier(), RBRRegressor(loss="huber", n_bags=0), RBRClassifier(n_bags=3)]
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
