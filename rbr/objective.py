@@ -119,14 +119,15 @@ class Objective:
         loss, y, v = self.loss, self.y, self.row_weights
         raw = self.row_sums(f, support)
         if self.offset is not None:
-            raw = raw + self.offset
+            raw += self.offset
         if start is not None:
             intercept = loss.refit_intercept(y, raw, v, start)
         else:
             intercept = loss.constant_start(y, v, self.offset)
             if len(support):
                 intercept = loss.refit_intercept(y, raw, v, intercept)
-        return raw + intercept, intercept
+        raw += intercept
+        return raw, intercept
 
     def lazy_gradient(self, point: Point) -> LazyGradient:
         """The gradient at a point, whose columns are summed when they are first asked for."""

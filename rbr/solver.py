@@ -208,11 +208,11 @@ class Problem:
 
     def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float, target=np.inf):
         """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
-        point = self.objective.point(proposal.f, proposal.support, intercept)
+        # The point is refit's alone, so that its raw scores are gone when there are better ones.
         point, labels = refit(
             self.objective,
             self.constraints,
-            point,
+            self.objective.point(proposal.f, proposal.support, intercept),
             proposal.labels,
             alpha=self.alpha,
             step=step,
