@@ -26,7 +26,7 @@ from rbr.solver import Solution, solve
 # Share of the distinct rows in a bag: what a bootstrap sample holds of them on average.
 BAG_SHARE = 0.632
 # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
-PROJECTION_PRICE = 0.05
+PROJECTION_PRICE = 0.1
 # Ridge of a bag, at least: few rows in a bin say little of its level.
 BAG_ALPHA = 0.01
 # Fits that are only averaged need few digits.

@@ -60,9 +60,19 @@ def test_numbers_claims_and_picture(name, quick):
             assert axes.get_title(loc="left") and axes.get_xlabel()
 
 
+def leaves(numbers):
+    if isinstance(numbers, dict):
+        numbers = [numbers[key] for key in sorted(numbers)]
+    return [leaf for one in numbers for leaf in leaves(one)] if isinstance(numbers, list) else [numbers]
+
+
 @pytest.mark.parametrize("name", ["gaussian_complexity", "regular_versus_binomial"])
 def test_numbers_depend_on_the_seed_and_on_nothing_else(name, quick):
-    assert module(name).measure(Setting(quick=True, jobs=2)) == quick(name)
+    """Up to the order in which linear algebra adds, which depends on the threads that a process is given."""
+    found, expected = leaves(module(name).measure(Setting(quick=True, jobs=2))), leaves(quick(name))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one == (pytest.approx(other, rel=1e-9) if isinstance(other, float) else other)
     assert module(name).measure(Setting(quick=True, seed=1)) != quick(name)
 
 
