@@ -216,7 +216,7 @@ class Objective:
 
         units = np.eye(self.n_outputs)
         of_intercept = np.stack([times(np.tile(unit, (len(self.y), 1))).sum(axis=0) for unit in units])
-        # Adding one number to all outputs changes nothing: an eigenvalue of 0, up to rounding that must not pass for more.
+        # Adding one number to all outputs changes nothing: an eigenvalue of 0, and rounding must not pass for more.
         inverse = np.linalg.pinv(of_intercept, rcond=1e-10, hermitian=True)
         return lambda raw: times(raw - inverse @ times(raw).sum(axis=0))
 
