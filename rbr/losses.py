@@ -33,7 +33,7 @@ Pearson statistic, since E[r^2] / E[h] = E (y - mu)^2 / mu^q row by row; huber a
 with their own r and h.
 
 Rows are read in blocks that stay in cache, and block sums are added in a fixed order, so sums have the same
-bits whatever the number of threads.  Looks at: rbr.parallel, scipy.special.  Seen by: rbr.objective,
+bits whatever the number of threads.  Looks at: numpy, scipy.special.  Seen by: rbr.objective,
 rbr.baselines.
 """
 
@@ -43,12 +43,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
-
-from rbr.parallel import in_order
 
 __all__ = [
     "ALIASES",
@@ -67,8 +65,6 @@ __all__ = [
 
 # Below the length at which BLAS splits a dot product over its own threads, so the sum has one order.
 BLOCK_ROWS = 8192
-# Fewer blocks than this are done before another thread has woken up.
-MIN_BLOCKS_FOR_THREADS = 4
 
 # An intercept without a finite optimum (one class only, all counts zero) stops here: exp(-2000) is 0.
 LARGEST_INTERCEPT = 2000.0
@@ -81,18 +77,6 @@ SHARE_TOLERANCE = 1e-9
 def _blocks(n_rows: int) -> Iterator[slice]:
     for first in range(0, n_rows, BLOCK_ROWS):
         yield slice(first, min(first + BLOCK_ROWS, n_rows))
-
-
-def _of_blocks(work: Callable[[slice], Any], n_rows: int, n_threads: int) -> list:
-    """work(rows) of every block of rows, in the order of the rows; what is too large or too small is no warning."""
-
-    def of_block(i: int):
-        # Each thread has its own state.
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return work(slice(i * BLOCK_ROWS, min((i + 1) * BLOCK_ROWS, n_rows)))
-
-    n_blocks = -(-n_rows // BLOCK_ROWS)
-    return in_order(of_block, n_blocks, n_threads if n_blocks >= MIN_BLOCKS_FOR_THREADS else 1)
 
 
 def _add_in_order(terms: list[float]) -> float:
@@ -277,14 +261,15 @@ class Loss(ABC):
         """The loss with what it takes from the scale of y, fixed once before a fit. Most take nothing."""
         return self
 
-    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, n_threads: int = 1) -> None:
+    def evaluate(self, y, z, *, values=None, residual=None, curvature=None) -> None:
         """Write loss, -dloss/dz and d2loss/dz2 of each row into those arrays that are given, in one sweep."""
-
-        def write(rows):
-            outs = (None if out is None else out[rows] for out in (values, residual, curvature))
-            self._evaluate_block(y[rows], z[rows], *outs)
-
-        _of_blocks(write, y.shape[0], n_threads)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            for rows in _blocks(y.shape[0]):
+                self._evaluate_block(
+                    y[rows],
+                    z[rows],
+                    *(None if out is None else out[rows] for out in (values, residual, curvature)),
+                )
 
     def values(self, y, z, out: np.ndarray | None = None) -> np.ndarray:
         """loss(y_i, z_i) of each row; infinite where it exceeds the largest float."""
@@ -292,40 +277,38 @@ class Loss(ABC):
         self.evaluate(y, z, values=out)
         return out
 
-    def value(self, y, z, v, n_threads: int = 1) -> float:
+    def value(self, y, z, v) -> float:
         """sum_i v_i loss(y_i, z_i); infinite if a row of positive weight is: no descent test passes."""
-
-        def total_of(rows):
-            values = np.empty(rows.stop - rows.start)
-            self._evaluate_block(y[rows], z[rows], values, None, None)
+        block_sums = []
+        buffer = np.empty(min(BLOCK_ROWS, y.shape[0]))
+        for rows in _blocks(y.shape[0]):
+            values = self.values(y[rows], z[rows], out=buffer[: rows.stop - rows.start])
             total = float(values @ v[rows]) if math.isfinite(values.max()) else math.inf
             if not math.isfinite(total):
                 # 0 * inf is nothing here: a row of weight zero is not there.
                 used = v[rows] > 0
-                total = float(np.sum(values[used] * v[rows][used]))
-            return total
+                with np.errstate(over="ignore"):
+                    total = float(np.sum(values[used] * v[rows][used]))
+            block_sums.append(total)
+        return _add_in_order(block_sums)
 
-        return _add_in_order(_of_blocks(total_of, y.shape[0], n_threads))
-
-    def residual(self, y, z, out: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
+    def residual(self, y, z, out: np.ndarray | None = None) -> np.ndarray:
         """-dloss(y_i, z_i)/dz_i of each row, in the shape of z."""
         out = np.empty(z.shape) if out is None else out
-        self.evaluate(y, z, residual=out, n_threads=n_threads)
+        self.evaluate(y, z, residual=out)
         return out
 
-    def curvature(self, y, z, out: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
+    def curvature(self, y, z, out: np.ndarray | None = None) -> np.ndarray:
         """d2loss(y_i, z_i)/dz_i^2 of each row, in the shape of z (multinomial: the diagonal)."""
         out = np.empty(z.shape) if out is None else out
-        self.evaluate(y, z, curvature=out, n_threads=n_threads)
+        self.evaluate(y, z, curvature=out)
         return out
 
-    def value_and_residual(
-        self, y, z, values_out=None, residual_out=None, n_threads: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def value_and_residual(self, y, z, values_out=None, residual_out=None) -> tuple[np.ndarray, np.ndarray]:
         """Per row, `values` and `residual` in one sweep over the rows."""
         values_out = np.empty(y.shape[0]) if values_out is None else values_out
         residual_out = np.empty(z.shape) if residual_out is None else residual_out
-        self.evaluate(y, z, values=values_out, residual=residual_out, n_threads=n_threads)
+        self.evaluate(y, z, values=values_out, residual=residual_out)
         return values_out, residual_out
 
     def hessian_vector(self, y, z, direction) -> np.ndarray:
@@ -342,7 +325,7 @@ class Loss(ABC):
         bound = self.curvature_bound()
         return None if bound is None else np.full(z.shape, bound)
 
-    def refit_intercept(self, y, z_without_intercept, v, start=0.0, n_threads: int = 1):
+    def refit_intercept(self, y, z_without_intercept, v, start=0.0):
         """The c that minimises sum_i v_i loss(y_i, z_i + c), to 1e-12; `start` is the last one known.
 
         Examples
@@ -353,11 +336,11 @@ class Loss(ABC):
         0.0
         """
 
-        return self.minimize_intercept(lambda c: self._sums_at(y, z_without_intercept, v, c, n_threads), start)
+        return self.minimize_intercept(lambda c: self._sums_at(y, z_without_intercept, v, c), start)
 
-    def _sums_at(self, y, z, v, c, n_threads: int) -> np.ndarray:
-        sums = _of_blocks(lambda rows: self.intercept_sums(y[rows], z[rows], v[rows], c), y.shape[0], n_threads)
+    def _sums_at(self, y, z, v, c) -> np.ndarray:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            sums = [self.intercept_sums(y[rows], z[rows], v[rows], c) for rows in _blocks(y.shape[0])]
             return np.sum(sums, axis=0)
 
     def dispersion(self, y, z, v, n: float, df: float = 1.0) -> float:
@@ -933,8 +916,8 @@ class _LogLink(Loss):
 
         return _root_of_decreasing(step_at, float(start), reach=64.0, tolerance=math.inf, limit=LARGEST_INTERCEPT)
 
-    def refit_intercept(self, y, z_without_intercept, v, start=0.0, n_threads=1):
-        at_start = self._sums_at(y, z_without_intercept, v, start, n_threads)
+    def refit_intercept(self, y, z_without_intercept, v, start=0.0):
+        at_start = self._sums_at(y, z_without_intercept, v, start)
         if all(0 < total < math.inf for total in at_start):
             return self.minimize_intercept(lambda _: at_start, start)
         # Some exponential is beyond the floats, or a row of weight zero is: add up logarithms instead.

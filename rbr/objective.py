@@ -102,7 +102,7 @@ class Objective:
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
         """The point at given tables: one look-up pass over the used features, then the intercept and the loss."""
         raw, intercept = self._raw(f, support, start)
-        return Point(f, support, intercept, raw, self.loss.value(self.y, raw, self.row_weights, self.n_threads))
+        return Point(f, support, intercept, raw, self.loss.value(self.y, raw, self.row_weights))
 
     def point_and_gradient(self, f: np.ndarray, support: np.ndarray, start=None) -> tuple[Point, np.ndarray]:
         """`point` and `gradient` together: residual, loss and bin sums in one sweep over the blocks of rows."""
@@ -121,11 +121,11 @@ class Objective:
         if self.offset is not None:
             raw += self.offset
         if start is not None:
-            intercept = loss.refit_intercept(y, raw, v, start, self.n_threads)
+            intercept = loss.refit_intercept(y, raw, v, start)
         else:
             intercept = loss.constant_start(y, v, self.offset)
             if len(support):
-                intercept = loss.refit_intercept(y, raw, v, intercept, self.n_threads)
+                intercept = loss.refit_intercept(y, raw, v, intercept)
         raw += intercept
         return raw, intercept
 
@@ -149,7 +149,7 @@ class Objective:
         """v_i times the residual of row i; each output contiguous."""
         residual = np.empty(raw.shape, order="F")
         for rows in self._blocks():
-            self.loss.residual(self.y[rows], raw[rows], out=residual[rows], n_threads=self.n_threads)
+            self.loss.residual(self.y[rows], raw[rows], out=residual[rows])
             residual[rows] = (residual[rows].T * self.row_weights[rows]).T
         return residual
 
@@ -161,12 +161,10 @@ class Objective:
         block_losses = []
         for rows in self._blocks():
             if with_loss:
-                values, _ = self.loss.value_and_residual(
-                    y[rows], raw[rows], residual_out=residual[rows], n_threads=self.n_threads
-                )
+                values, _ = self.loss.value_and_residual(y[rows], raw[rows], residual_out=residual[rows])
                 block_losses.append(float(np.sum(values * v[rows])))
             else:
-                self.loss.residual(y[rows], raw[rows], out=residual[rows], n_threads=self.n_threads)
+                self.loss.residual(y[rows], raw[rows], out=residual[rows])
             residual[rows] = (residual[rows].T * v[rows]).T
             self._add_block_by_bin(residual, rows, features, sums)
         self.n_columns_read += len(features)
@@ -204,10 +202,7 @@ class Objective:
         y, raw, v = self.y, point.raw, self.row_weights
         if rows is not None:
             y, raw, v = y[rows], raw[rows], v[rows] / v[rows].sum()
-        if majorize:
-            curvature = self.loss.majorized_curvature(y, raw)
-        else:
-            curvature = self.loss.curvature(y, raw, n_threads=self.n_threads)
+        curvature = (self.loss.majorized_curvature if majorize else self.loss.curvature)(y, raw)
         return None if curvature is None else (curvature.T * v).T
 
     def hessian(self, point: Point, curvature: np.ndarray, majorize: bool = False):

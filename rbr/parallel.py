@@ -58,18 +58,6 @@ def over_ranges(
     _deal(kernel, n_items, length, n_threads, args)
 
 
-def in_order(work: Callable[[int], Any], n_items: int, n_threads: int) -> list:
-    """[work(0), …, work(n_items - 1)], each computed by the thread that asks next."""
-    results: list = [None] * n_items
-
-    def fill(first: int, last: int) -> None:
-        for i in range(first, last):
-            results[i] = work(i)
-
-    over_ranges(fill, n_items, n_threads)
-    return results
-
-
 def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int, args: tuple) -> None:
     """Ranges of the given length, each to the thread that asks next."""
     numbers, is_over = count(), []  # the next number of a count is handed out once: one C call, under the GIL

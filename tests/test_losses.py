@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 from sklearn import metrics
 
-from rbr.losses import ALIASES, BLOCK_ROWS, LARGEST_INTERCEPT, LOSSES, Loss, get_loss, robust_scale, weighted_quantile
+from rbr.losses import ALIASES, LARGEST_INTERCEPT, LOSSES, Loss, get_loss, robust_scale, weighted_quantile
 
 # Every loss of LOSSES, with parameters at which it is as different from itself as it can be.
 PARAMETERS = {
@@ -684,15 +684,3 @@ def test_sums_do_not_depend_on_where_the_blocks_end(loss):
     c = loss.refit_intercept(y, z, v, loss.constant_start(y, v))
     score = v @ loss.residual(y, z + c)
     assert_allclose(score, 0.0, atol=1e-14 * (1 + np.abs(loss.residual(y, z)).max()))
-
-
-@pytest.mark.parametrize("name", ["squared_error", "log_loss", "poisson"])
-def test_threads_do_not_change_a_bit(name):
-    rng = np.random.default_rng(0)
-    n_rows = 9 * BLOCK_ROWS + 5
-    y, z, v = rng.integers(0, 2, n_rows).astype(float), rng.normal(size=n_rows), rng.random(n_rows)
-    loss, v = get_loss(name), v / v.sum()
-    for found in ("value", "refit_intercept"):
-        assert getattr(loss, found)(y, z, v, n_threads=3) == getattr(loss, found)(y, z, v)
-    for found in ("residual", "curvature"):
-        np.testing.assert_array_equal(getattr(loss, found)(y, z, n_threads=3), getattr(loss, found)(y, z))
