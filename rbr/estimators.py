@@ -26,7 +26,7 @@ from rbr.constraints import DEFAULT_JUMP_COST, Constraints
 from rbr.design import WEIGHTS_KINDS, BinnedMatrix
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
-from rbr.parallel import resolve_n_jobs
+from rbr.parallel import one_blas_thread, resolve_n_jobs
 from rbr.refine import refine_cuts
 from rbr.solver import SOLVERS, Solution, solve
 from rbr.tables import is_frame, open_table
@@ -92,6 +92,7 @@ class Columns:
 class _RBREstimator(CallbackSupportMixin, BaseEstimator):
     """What the regressor and the classifier share: reading X, fitting, explaining, saving."""
 
+    @one_blas_thread()
     def _fit(self, X, y, sample_weight, offset):
         self._check_parameters()
         previous = self.__dict__.get("_solution_tables") if self.warm_start else None

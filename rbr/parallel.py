@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -75,6 +77,33 @@ def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int
         for other in others:
             if not other.cancel():
                 other.result()
+
+
+_blas_lock = threading.Lock()
+_n_in_blas, _blas_limit = 0, None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS on the caller's thread alone while it is open, in this and in nested uses and other threads' at once.
+
+    Our products are small: BLAS's own threads gain nothing there, and spin beside ours while they wait for the next.
+    """
+    global _n_in_blas, _blas_limit
+    with _blas_lock:
+        if _n_in_blas == 0:
+            from threadpoolctl import threadpool_limits
+
+            _blas_limit = threadpool_limits(1, user_api="blas")
+        _n_in_blas += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _n_in_blas -= 1
+            if _n_in_blas == 0:
+                _blas_limit.restore_original_limits()
+                _blas_limit = None
 
 
 def resolve_n_jobs(n_jobs: int | None) -> int:

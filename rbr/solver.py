@@ -32,7 +32,7 @@ from rbr.gram import pays as gram_pays
 from rbr.losses import get_loss
 from rbr.moves import Proposal, entries, resegmented, shifts, swaps
 from rbr.objective import Objective, Point
-from rbr.parallel import resolve_n_jobs
+from rbr.parallel import one_blas_thread, resolve_n_jobs
 from rbr.refit import norm, refit, ridge, settle_empty_levels
 from rbr.screening import Screen, ScreenedGradient
 
@@ -359,6 +359,7 @@ def single_moves(problem: Problem, point: Point, labels: np.ndarray, step: float
 _RUNNERS = {"auto": _run_auto, "algorithm1": _run_algorithm1}
 
 
+@one_blas_thread()
 def solve(
     B: BinnedMatrix,
     y: ArrayLike,

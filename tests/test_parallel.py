@@ -117,3 +117,20 @@ def test_a_fit_has_the_same_bits_on_any_number_of_threads():
     expected = _fit(1)
     for n_jobs in (2, 3):
         assert_same_bits(_fit(n_jobs), expected)
+
+
+def test_blas_has_one_thread_inside_and_its_own_again_outside():
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def blas():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = blas()
+        first, second = parallel.one_blas_thread(), parallel.one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)  # in another order than a stack's, as threads do
+        assert all(n == 1 for n in blas())
+        second.__exit__(None, None, None)
+        assert blas() == before
