@@ -2,7 +2,7 @@
 
 `python benches/bench_binning.py` prints the table; the contestants take turns and each counts with its best
 time, so that a busy moment of the machine hits all of them. `pytest benches/bench_binning.py
---benchmark-only` gives the figures of pytest-benchmark.
+--benchmark-only -n 0` gives the figures of pytest-benchmark.
 """
 
 from __future__ import annotations

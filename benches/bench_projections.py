@@ -1,7 +1,7 @@
 """P_L: the pruned search against ruptures' KernelCPD and the plain O(k b^2) loop, and the other shapes.
 
     python benches/bench_projections.py                             # one table, ratios in one run
-    pytest benches/bench_projections.py --benchmark-only            # pytest-benchmark's own table
+    pytest benches/bench_projections.py --benchmark-only -n 0       # pytest-benchmark's own table
 
 One thread. Rivals are timed in turns, so that a busy moment hits all of them, and the minimum counts. In a
 fit all tables go to the kernel in one call; ratios are to a call per table, as the others are called.
