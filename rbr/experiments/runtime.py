@@ -11,6 +11,7 @@ grow weigh on small sizes.) The slope over the largest sizes is reported.
 - n p: the exponent of the time of a gradient in n p, over the sizes with n p >= 200,000: "yes" if at most 1.15, else
   "no".
 - p_bin log p_bin: the exponent of the time of merging all tables in p_bin log p_bin, over the bins varied, likewise.
+  (First fitted in p_bin alone.)
 - Share: the paper says that the gradient dominates while max b log p_bin < O(n). "yes" if with merging the projection
   takes less than half of an iteration in all sizes with b log p_bin < n; "partly" in at least half of them; else
   "no".
