@@ -17,6 +17,7 @@ Looks at: rbr.checks, numpy, scipy, scikit-learn.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,7 @@ def _times(X: np.ndarray, matrix) -> np.ndarray:
 # ---------------------------------------------------------------- the estimators
 
 
-class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """What both embeddings share; they differ in how many features share one draw."""
 
     def __init__(
@@ -215,8 +216,9 @@ class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.compute_inverse_components = compute_inverse_components
         self.random_state = random_state
 
+    @abstractmethod
     def _largest_block(self) -> int:
-        raise NotImplementedError  # pragma: no cover - both subclasses say it
+        """How many neighbouring features may share one draw."""
 
     def fit(self, X, y=None):
         """Draw the embedding; of X only the shape, the dtype and the names of the columns count.

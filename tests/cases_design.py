@@ -75,23 +75,22 @@ def rmatvec_cases(draw):
 
 
 @st.composite
-def gram_cases(draw):
-    codes, offsets = draw(binned(max_features=3))
-    features = draw(feature_lists(len(codes)))
-    out_offsets = np.append(0, np.cumsum(np.diff(offsets)[features]))
-    out = np.full((out_offsets[-1], out_offsets[-1]), np.nan)
-    row_weights = draw(vectors(codes.shape[1]))
-    args = [codes, offsets, features, row_weights, out_offsets]
-    return Case(args, [out], len(features) * (len(features) + 1) // 2, agree_in_sums_of(row_weights))
-
-
-@st.composite
 def cross_counts_cases(draw):
     codes, offsets = draw(binned(max_features=3))
     features = draw(feature_lists(len(codes)))
     out_offsets = np.append(0, np.cumsum(np.diff(offsets)[features]))
     out = np.full((out_offsets[-1], out_offsets[-1]), np.nan)
     return Case([codes, offsets, features, out_offsets], [out], len(features) * (len(features) + 1) // 2)
+
+
+@st.composite
+def gram_cases(draw):
+    """Cross-tabulations in which each row has a weight."""
+    unweighted = draw(cross_counts_cases())
+    codes, *others = unweighted.args
+    row_weights = draw(vectors(codes.shape[1]))
+    args = [codes, *others[:2], row_weights, others[2]]
+    return Case(args, unweighted.outs, unweighted.n_items, agree_in_sums_of(row_weights))
 
 
 CASES = {

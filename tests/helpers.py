@@ -52,14 +52,14 @@ def assert_all_close(actual_outs, expected_outs, scale=0.0):
 class Case:
     """One call of a kernel: kernel(*args, *outs, first, last) on ranges that together cover range(n_items).
 
-    `outs` hold what the outputs contain before the call. `agree` says what it means that two backends give
+    `outs` hold what the outputs contain before the call. `assert_agree` says what it means that two backends give
     the same result; a room whose results may be tied brings its own.
     """
 
     args: Sequence
     outs: Sequence[np.ndarray]
     n_items: int
-    agree: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None] = assert_all_close
+    assert_agree: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None] = assert_all_close
 
     def call(self, kernel, n_threads=1) -> list[np.ndarray]:
         """The outputs after a call, in fresh arrays."""

@@ -36,7 +36,7 @@ def test_every_case_is_of_a_kernel():
 @given(data=st.data())
 def test_fast_agrees_with_reference(name, data):
     case = data.draw(CASES[name])
-    case.agree(case.call(getattr(_fast, name)), case.call(getattr(reference, name)))
+    case.assert_agree(case.call(getattr(_fast, name)), case.call(getattr(reference, name)))
 
 
 @pytest.mark.parametrize("name", IN_BOTH)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import fit, make_model, make_term
+from scipy import sparse
 from scipy.optimize import minimize
 
 import rbr
@@ -225,7 +226,6 @@ def test_regressors_have_no_classes():
 
 def test_every_table_gives_the_same_bits():
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    sparse = pytest.importorskip("scipy.sparse")
     X, *_, model = fitted("regression")
     expected = model.predict(X)
     names = [f"x{j}" for j in range(5)]

@@ -17,6 +17,10 @@ ctypedef fused code_t:
     uint8_t
     uint16_t
 
+ctypedef fused sum_t:
+    double
+    uint32_t
+
 cdef extern from *:
     """
     #include <stdint.h>
@@ -242,30 +246,43 @@ def gram(
     Py_ssize_t last,
 ):
     """X_S.T @ diag(row_weights) @ X_S, by pairs t <= u of the list: (0, 0), (0, 1), …, (1, 1), …"""
-    cdef Py_ssize_t _pair, k, m, t = 0, u, n_listed = features.shape[0]
-    cdef Py_ssize_t t_start, u_start, t_bins, u_bins
+    cdef Py_ssize_t pair, t, u, t_bins, u_bins, n_listed = features.shape[0]
     cdef double[::1] sums = np.empty((_widest(offsets, features) + 1) ** 2)
     with nogil:
-        u = first
-        while t < n_listed and u >= n_listed - t:
-            u -= n_listed - t
-            t += 1
-        u += t
-        for _pair in range(first, last):
-            t_start, t_bins = out_offsets[t], out_offsets[t + 1] - out_offsets[t]
-            u_start, u_bins = out_offsets[u], out_offsets[u + 1] - out_offsets[u]
+        for pair in range(first, last):
+            t, u = _pair_at(pair, n_listed)
+            t_bins, u_bins = out_offsets[t + 1] - out_offsets[t], out_offsets[u + 1] - out_offsets[u]
             _cross_tabulate(codes[features[t]], codes[features[u]], row_weights, t_bins, u_bins, sums)
-            for k in range(t_bins):
-                for m in range(u_bins):
-                    out[t_start + k, u_start + m] = sums[k * (u_bins + 1) + m]
-            if t < u:
-                for m in range(u_bins):
-                    for k in range(t_bins):
-                        out[u_start + m, t_start + k] = sums[k * (u_bins + 1) + m]
-            u += 1
-            if u == n_listed:
-                t += 1
-                u = t
+            _write_pair(sums, out_offsets[t], t_bins, out_offsets[u], u_bins, out)
+
+
+cdef (Py_ssize_t, Py_ssize_t) _pair_at(Py_ssize_t number, Py_ssize_t n_listed) noexcept nogil:
+    """The pair t <= u that stands at this place of the list (0, 0), (0, 1), …, (1, 1), …"""
+    cdef Py_ssize_t t = 0
+    while number >= n_listed - t:
+        number -= n_listed - t
+        t += 1
+    return t, t + number
+
+
+cdef void _write_pair(
+    const sum_t[::1] sums,
+    Py_ssize_t t_start,
+    Py_ssize_t t_bins,
+    Py_ssize_t u_start,
+    Py_ssize_t u_bins,
+    double[:, ::1] out,
+) noexcept nogil:
+    """The block of a pair of features and its transpose, from sums that have "no bin" as the last of either."""
+    cdef Py_ssize_t k, m, stride = u_bins + 1
+    for k in range(t_bins):
+        for m in range(u_bins):
+            out[t_start + k, u_start + m] = sums[k * stride + m]
+    if t_start == u_start:
+        return
+    for m in range(u_bins):
+        for k in range(t_bins):
+            out[u_start + m, t_start + k] = sums[k * stride + m]
 
 
 cdef void _cross_tabulate(
@@ -296,37 +313,21 @@ def cross_counts(
     """`gram` of rows that all count once. Whole numbers of four bytes: half of the table that a row goes to, so that
     more of it stays in cache, and an addition that takes one cycle.
     """
-    cdef Py_ssize_t _pair, i, k, m, stride, t = 0, u, n_rows = codes.shape[1], n_listed = features.shape[0]
-    cdef Py_ssize_t t_start, u_start, t_bins, u_bins
+    cdef Py_ssize_t pair, i, t, u, t_bins, u_bins, stride, n_rows = codes.shape[1], n_listed = features.shape[0]
     cdef uint32_t[::1] counts = np.empty((_widest(offsets, features) + 1) ** 2, dtype=np.uint32)
     cdef const code_t* t_codes
     cdef const code_t* u_codes
     with nogil:
-        u = first
-        while t < n_listed and u >= n_listed - t:
-            u -= n_listed - t
-            t += 1
-        u += t
-        for _pair in range(first, last):
-            t_start, t_bins = out_offsets[t], out_offsets[t + 1] - out_offsets[t]
-            u_start, u_bins = out_offsets[u], out_offsets[u + 1] - out_offsets[u]
+        for pair in range(first, last):
+            t, u = _pair_at(pair, n_listed)
+            t_bins, u_bins = out_offsets[t + 1] - out_offsets[t], out_offsets[u + 1] - out_offsets[u]
             stride = u_bins + 1
             memset(&counts[0], 0, (t_bins + 1) * stride * sizeof(uint32_t))
             if n_rows > 0:
                 t_codes, u_codes = &codes[features[t], 0], &codes[features[u], 0]
                 for i in range(n_rows):
                     counts[t_codes[i] * stride + u_codes[i]] += 1
-            for k in range(t_bins):
-                for m in range(u_bins):
-                    out[t_start + k, u_start + m] = counts[k * stride + m]
-            if t < u:
-                for m in range(u_bins):
-                    for k in range(t_bins):
-                        out[u_start + m, t_start + k] = counts[k * stride + m]
-            u += 1
-            if u == n_listed:
-                t += 1
-                u = t
+            _write_pair(counts, out_offsets[t], t_bins, out_offsets[u], u_bins, out)
 
 
 cdef inline Py_ssize_t _n_parts(Py_ssize_t n_items, Py_ssize_t part_size) noexcept nogil:
