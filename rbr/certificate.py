@@ -78,7 +78,8 @@ class Certificate:
 
     @cached_property
     def shift(self) -> tuple[Shift | None, float]:
-        proposals = shifts(self._problem, self._point, self._labels)
+        gradient = self._problem.objective.gradient(self._point, self._point.support)
+        proposals = shifts(self._problem, self._point, self._labels, gradient)
         return self._best(islice((p for p in proposals if isinstance(p.change, Shift)), SHIFTS_TRIED))
 
     @cached_property
@@ -112,8 +113,9 @@ class Certificate:
             f = np.divide(
                 coordinates.reshape(self._point.f.shape), root, out=np.zeros(self._point.f.shape), where=root > 0
             )
-            point, gradient = objective.point_and_gradient(f, everything, self._point.intercept)
-            return point.loss + ridge(f, weights, alpha), ((gradient + alpha * f) * root).ravel()
+            point = objective.point(f, everything, self._point.intercept)
+            slope = objective.gradient(point) + alpha * f
+            return point.loss + ridge(f, weights, alpha), (slope * root).ravel()
 
         found = minimize(
             value_and_gradient,

@@ -47,6 +47,9 @@ except ImportError:  # pragma: no cover - older scikit-learn
 # are more than so many times the rows: there they cost a hundred fits and find less than one (benches/wide_bags.py).
 DEFAULT_BAGS, BAGS_BELOW_ROWS, BAGS_UP_TO_COLUMNS_PER_ROW = 12, 5000, 5
 
+# Integer labels nearer to zero than this are counted.
+MOST_COUNTED = 1 << 16
+
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
 
@@ -696,13 +699,15 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
         return self._fit(X, y, sample_weight, offset)
 
     def _target(self, y):
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        y = np.asarray(y)
+        if y.dtype.kind not in "iub":  # integers are labels as they come, and the check would sort them
+            check_classification_targets(y)
+        classes, codes = _classes_and_codes(y)
         if len(classes) < 2:
             raise ValueError(
                 f"y has only one class, {classes.tolist()[0]!r}: This classifier needs samples of at least 2 classes"
             )
-        return codes.astype(np.float64), get_loss("log_loss" if len(classes) == 2 else "multinomial"), classes
+        return codes, get_loss("log_loss" if len(classes) == 2 else "multinomial"), classes
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -810,6 +815,24 @@ _PARAMETERS = """max_features : int or None
 
 for _estimator in (RBRRegressor, RBRClassifier) if __doc__ else ():  # python -OO has no docstrings
     _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
+
+
+def _classes_and_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The labels in ascending order, and each row's place among them; of small integers by counting, else by sorting.
+
+    >>> _classes_and_codes(np.array([7, 5, 7, 9]))
+    (array([5, 7, 9]), array([1., 0., 1., 2.]))
+    """
+    if y.dtype.kind in "iub" and len(y):
+        low, high = int(y.min()), int(y.max())
+        if -MOST_COUNTED < low and high < MOST_COUNTED and high - low < len(y):
+            from_low = y.astype(np.int64, copy=False)
+            from_low = from_low - low if low else from_low
+            occurs = np.bincount(from_low) > 0
+            classes = (np.flatnonzero(occurs) + low).astype(y.dtype)
+            return classes, np.take(np.cumsum(occurs) - 1.0, from_low)
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes.astype(np.float64)
 
 
 def _with_gaps(X: Any) -> Any:

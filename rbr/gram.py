@@ -172,10 +172,6 @@ class GramObjective(Objective):
         loss = 0.5 * (self._y_squared + quadratic - intercept**2)
         return Point(f, support, intercept + self._origin, None, max(loss, 0.0))
 
-    def point_and_gradient(self, f: np.ndarray, support: np.ndarray, start=None) -> tuple[Point, np.ndarray]:
-        point = self.point(f, support)
-        return point, self.gradient(point)
-
     def gradient(self, point: Point, features: np.ndarray | None = None) -> np.ndarray:
         self.n_gradients += 1
         product = self._times(point.f, point.support)

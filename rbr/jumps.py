@@ -25,7 +25,7 @@ EQUALLY_GOOD = 2.0
 MAX_ROWS = 50_000
 MAX_NEWTON = 8
 MAX_HALVINGS = 20
-# Newton's method has arrived when the next step promises less than this share of the rise.
+# Newton's method has arrived when the next step promises less than this share of the rise, or of what counts as equal.
 ENOUGH = 1e-2
 
 _WITH_JUMPS = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
@@ -54,7 +54,7 @@ def jump_facts(solution) -> dict[int, np.ndarray]:
                 rises = by_bin.rises_if_moved(c, f, x, pieces, before, start, after)
                 good = places[rises <= slack]
                 is_line = bool(pieces[before] % 2 or pieces[start] % 2)
-                rise = by_bin.rise_if_one_piece(c, f, x if is_line else None, before, after)
+                rise = by_bin.rise_if_one_piece(c, f, x if is_line else None, before, after, slack)
                 rows.append([-1 if point.f.ndim == 1 else c, start - 1, good[0], good[-1], solution.loss + rise])
         facts[j] = np.array(rows, dtype=np.float64).reshape(-1, 5)
     return facts
@@ -125,8 +125,13 @@ class _RowsByBin:
         to_the_right = np.cumsum(by_bin[n_left:-1])
         return np.concatenate([to_the_left, [0.0], to_the_right])
 
-    def rise_if_one_piece(self, c: int, f: np.ndarray, x: np.ndarray | None, before: int, after: int) -> float:
-        """The rise of the loss if the bins before <= k < after were one constant, or a line in x, for output c."""
+    def rise_if_one_piece(
+        self, c: int, f: np.ndarray, x: np.ndarray | None, before: int, after: int, slack: float
+    ) -> float:
+        """The rise of the loss if the bins before <= k < after were one constant, or a line in x, for output c.
+
+        To a hundredth of itself, or of the slack within which losses count as equal.
+        """
         rows = slice(self.starts[before], self.starts[after])
         y, raw, v, codes = self.y[rows], self.raw[rows], self.v[rows], self.codes[rows]
         if not v.any():
@@ -137,7 +142,7 @@ class _RowsByBin:
         old = _dot(v, self.values[rows])
         # Begin with the piece that is nearest to the two.
         own = f[codes]
-        z = _moved(raw, c, _combined(basis, _solve(basis, v, [_dot(b, v * own) for b in basis])) - own)
+        z = _moved(raw, c, _combined(basis, _solve(basis, v, [_dot(b, v, own) for b in basis])) - own)
         value = self.loss.value(y, z, v)
         for _ in range(MAX_NEWTON):
             residual, curvature = np.empty(z.shape), np.empty(z.shape)
@@ -146,9 +151,9 @@ class _RowsByBin:
                 curvature = self.loss.majorized_curvature(y, z)
             if z.ndim == 2:
                 residual, curvature = residual[:, c], curvature[:, c]
-            score = [_dot(b, v * residual) for b in basis]
+            score = [_dot(b, v, residual) for b in basis]
             step = _solve(basis, v * curvature, score)
-            if np.dot(score, step) <= ENOUGH * (value - old):
+            if np.dot(score, step) <= ENOUGH * max(value - old, slack):
                 break
             for _halving in range(MAX_HALVINGS):
                 trial = _moved(z, c, _combined(basis, step))
@@ -178,9 +183,9 @@ def _extended(f, x, pieces, first: int, last: int, bins: np.ndarray) -> np.ndarr
     return f[first] + slope * (x[bins] - x[first])
 
 
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """A sum over rows in one thread; BLAS would wake its own, which cost more than they save."""
-    return float((a * b).sum())
+def _dot(*factors: np.ndarray) -> float:
+    """The sum over rows of a product, in one thread; BLAS would wake its own, which cost more than they save."""
+    return float(np.einsum(",".join("i" * len(factors)), *factors))
 
 
 def _combined(basis: list[np.ndarray], coordinates: np.ndarray) -> np.ndarray:
@@ -189,6 +194,9 @@ def _combined(basis: list[np.ndarray], coordinates: np.ndarray) -> np.ndarray:
 
 def _solve(basis: list[np.ndarray], h: np.ndarray, score: list[float]) -> np.ndarray:
     """(basis diag(h) basis')^-1 score, of one or two unknowns."""
-    hessian = np.array([[_dot(a * h, b) for b in basis] for a in basis])
+    hessian = np.empty((len(basis), len(basis)))
+    for i, a in enumerate(basis):
+        for j, b in enumerate(basis[: i + 1]):
+            hessian[i, j] = hessian[j, i] = _dot(a, h, b)
     hessian[np.diag_indices_from(hessian)] += 1e-12 * np.trace(hessian) + 1e-300
     return np.linalg.solve(hessian, score)

@@ -33,8 +33,8 @@ Pearson statistic, since E[r^2] / E[h] = E (y - mu)^2 / mu^q row by row; huber a
 with their own r and h.
 
 Rows are read in blocks that stay in cache, and block sums are added in a fixed order, so sums have the same
-bits whatever the number of threads.  Looks at: numpy, scipy.special.  Seen by: rbr.objective,
-rbr.baselines.
+bits whatever the number of threads.  Looks at: numpy, scipy.special, the kernels (log-loss).  Seen by:
+rbr.objective, rbr.baselines.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
+
+from rbr._backend import kernels
+from rbr.parallel import over_ranges
 
 __all__ = [
     "ALIASES",
@@ -63,8 +66,12 @@ __all__ = [
     "get_loss",
 ]
 
-# Below the length at which BLAS splits a dot product over its own threads, so the sum has one order.
+# Below the length at which BLAS splits a dot product over its own threads, so the sum has one order. The kernels of the
+# log-loss add up as many.
 BLOCK_ROWS = 8192
+
+# From so many rows on a kernel works longer than it takes to wake a second thread.
+THREADED_ROWS = 1 << 16
 
 # An intercept without a finite optimum (one class only, all counts zero) stops here: exp(-2000) is 0.
 LARGEST_INTERCEPT = 2000.0
@@ -77,6 +84,11 @@ SHARE_TOLERANCE = 1e-9
 def _blocks(n_rows: int) -> Iterator[slice]:
     for first in range(0, n_rows, BLOCK_ROWS):
         yield slice(first, min(first + BLOCK_ROWS, n_rows))
+
+
+def _as_vectors(*arrays) -> tuple[np.ndarray, ...]:
+    """In the form that the kernels read; what has it already is not copied."""
+    return tuple(np.ascontiguousarray(a, dtype=np.float64) for a in arrays)
 
 
 def _add_in_order(terms: list[float]) -> float:
@@ -261,8 +273,11 @@ class Loss(ABC):
         """The loss with what it takes from the scale of y, fixed once before a fit. Most take nothing."""
         return self
 
-    def evaluate(self, y, z, *, values=None, residual=None, curvature=None) -> None:
-        """Write loss, -dloss/dz and d2loss/dz2 of each row into those arrays that are given, in one sweep."""
+    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, n_threads: int = 1) -> None:
+        """Write loss, -dloss/dz and d2loss/dz2 of each row into those arrays that are given, in one sweep.
+
+        Threads serve the log-loss, which is compiled; NumPy's calls on blocks this short would wait for each other.
+        """
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             for rows in _blocks(y.shape[0]):
                 self._evaluate_block(
@@ -292,24 +307,17 @@ class Loss(ABC):
             block_sums.append(total)
         return _add_in_order(block_sums)
 
-    def residual(self, y, z, out: np.ndarray | None = None) -> np.ndarray:
+    def residual(self, y, z, out: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
         """-dloss(y_i, z_i)/dz_i of each row, in the shape of z."""
         out = np.empty(z.shape) if out is None else out
-        self.evaluate(y, z, residual=out)
+        self.evaluate(y, z, residual=out, n_threads=n_threads)
         return out
 
-    def curvature(self, y, z, out: np.ndarray | None = None) -> np.ndarray:
+    def curvature(self, y, z, out: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
         """d2loss(y_i, z_i)/dz_i^2 of each row, in the shape of z (multinomial: the diagonal)."""
         out = np.empty(z.shape) if out is None else out
-        self.evaluate(y, z, curvature=out)
+        self.evaluate(y, z, curvature=out, n_threads=n_threads)
         return out
-
-    def value_and_residual(self, y, z, values_out=None, residual_out=None) -> tuple[np.ndarray, np.ndarray]:
-        """Per row, `values` and `residual` in one sweep over the rows."""
-        values_out = np.empty(y.shape[0]) if values_out is None else values_out
-        residual_out = np.empty(z.shape) if residual_out is None else residual_out
-        self.evaluate(y, z, values=values_out, residual=residual_out)
-        return values_out, residual_out
 
     def hessian_vector(self, y, z, direction) -> np.ndarray:
         """The Hessian of each row's loss in z_i times direction_i, in the shape of z."""
@@ -337,6 +345,12 @@ class Loss(ABC):
         """
 
         return self.minimize_intercept(lambda c: self._sums_at(y, z_without_intercept, v, c), start)
+
+    def settle(self, y, z, v, start, n_threads: int = 1) -> tuple:
+        """`refit_intercept`, which is added to z in place, and the `value` there: (c, value)."""
+        c = self.refit_intercept(y, z, v, start)
+        z += c
+        return c, self.value(y, z, v)
 
     def _sums_at(self, y, z, v, c) -> np.ndarray:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -639,40 +653,33 @@ class LogLoss(Loss):
     def inverse_link(self, z):
         return expit(z)
 
-    def _evaluate_block(self, y, z, values, residual, curvature):
-        flip = 1.0 - 2.0 * y
-        s = z * flip
-        small = np.exp(-np.abs(s))
-        if values is not None:
-            np.log1p(small, out=values)
-            values += np.maximum(s, 0.0)
-        if residual is None and curvature is None:
-            return
-        inverse = 1.0 / (1.0 + small)
-        if curvature is not None:
-            np.multiply(small, inverse, out=curvature)
-            curvature *= inverse
-        if residual is not None:
-            # -flip * expit(s), where expit(s) is 1 / (1 + small) for s >= 0 and small / (1 + small) below.
-            np.multiply(np.where(s >= 0, 1.0, small), inverse, out=residual)
-            residual *= flip
-            np.negative(residual, out=residual)
+    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, n_threads=1):
+        y, z = _as_vectors(y, z)
+        n_threads = n_threads if len(y) >= THREADED_ROWS else 1
+        for kernel, inputs, out in (
+            (kernels().log_loss_values, (y, z), values),
+            (kernels().log_loss_residual, (y, z), residual),
+            (kernels().log_loss_curvature, (z,), curvature),
+        ):
+            if out is not None:
+                over_ranges(kernel, len(y), n_threads, *inputs, out)
 
-    def intercept_sums(self, y, z, v, c):
-        """The pulls upwards (rows with y = 1) and downwards, and how fast each changes with c."""
-        scores = z + c
-        pull, curvature = np.empty_like(scores), np.empty_like(scores)
-        self._evaluate_block(y, scores, None, pull, curvature)
-        pull *= v
-        curvature *= v
-        up, curvature_up = y @ pull, y @ curvature
-        return np.array([up, (y - 1.0) @ pull, curvature_up, (1.0 - y) @ curvature])
+    def _evaluate_block(self, y, z, values, residual, curvature):
+        self.evaluate(y, z, values=values, residual=residual, curvature=curvature)
+
+    def intercept_sums(self, y, z, v, c, n_threads=1):
+        """The pulls upwards (rows with y = 1) and downwards, how fast each changes with c, and the loss."""
+        y, z, v = _as_vectors(y, z, v)
+        sums = np.empty((-(-len(y) // BLOCK_ROWS), 5))
+        n_threads = n_threads if len(y) >= THREADED_ROWS else 1
+        over_ranges(kernels().log_loss_sums, len(sums), n_threads, y, z, v, float(c), sums)
+        return sums.sum(axis=0)
 
     def minimize_intercept(self, sums_at, start):
         # Newton on log(up / down), zero where up = down: straight in c if all scores are equal, nearly so
         # otherwise.
         def step_at(c):
-            up, down, curvature_up, curvature_down = map(float, sums_at(c))
+            up, down, curvature_up, curvature_down = map(float, sums_at(c)[:4])
             if up > 0 and down > 0:
                 gap = math.log(up) - math.log(down)
                 slope = curvature_up / up + curvature_down / down
@@ -681,6 +688,23 @@ class LogLoss(Loss):
 
         # The step after one of 1e-7 would be of the order of its square.
         return _root_of_decreasing(step_at, float(start), reach=16.0, tolerance=1e-7, limit=LARGEST_INTERCEPT)
+
+    def settle(self, y, z, v, start, n_threads=1):
+        last: tuple = ()
+
+        def sums_at(c):
+            nonlocal last
+            last = c, self.intercept_sums(y, z, v, c, n_threads)
+            return last[1]
+
+        intercept = self.minimize_intercept(sums_at, start)
+        at, (up, down, curvature_up, curvature_down, loss) = last
+        step = intercept - at
+        z += intercept
+        if abs(step) > 1e-6 or not math.isfinite(loss):
+            return intercept, self.value(y, z, v)
+        # The loss's parabola around the last c that was tried is out by less than step^3.
+        return intercept, float(loss - (up - down) * step + (curvature_up + curvature_down) * step**2 / 2)
 
     def constant_start(self, y, v, offset=None):
         ones, zeros = _dot(y, v), _dot(1.0 - y, v)

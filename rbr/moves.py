@@ -98,14 +98,14 @@ def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_n
     return into, f, np.sort(np.append(point.support, into)), pieces
 
 
-def resegmented(problem, point: Point, labels: np.ndarray) -> Proposal | None:
+def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray) -> Proposal | None:
     """The pieces of all used tables searched anew, each with the others held; None if they come out the same.
 
     The proximal step searches in the geometry of the weights and with a bound on the curvature. Here every bin has its
     own curvature: the loss is near a parabola in each (as in `shifts`), and the best pieces under it are a proximal
     step of length 1 / H in the geometry h / H, with h the curvature summed by bin and H its total. So all jumps move,
-    come and go at once, where shifts move one in each table. One pass over the used columns. For one output; tables of
-    frequencies stay as they are.
+    come and go at once, where shifts move one in each table. `gradient` holds that of the used features; one pass over
+    their columns. For one output; tables of frequencies stay as they are.
     """
     constraints, objective = problem.constraints, problem.objective
     searched = point.support[constraints.shapes[point.support] != _FREQUENCY]
@@ -116,9 +116,7 @@ def resegmented(problem, point: Point, labels: np.ndarray) -> Proposal | None:
     if not total > 0:
         return None
     by_bin = objective.curvature_by_bin(curvature, searched)
-    newton = np.divide(
-        constraints.weights * objective.gradient(point, searched), by_bin, out=np.zeros_like(by_bin), where=by_bin > 0
-    )
+    newton = np.divide(constraints.weights * gradient, by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
     is_searched = np.zeros(constraints.n_features, dtype=bool)
     is_searched[searched] = True
     bins = np.repeat(is_searched, constraints.n_bins)
@@ -134,17 +132,17 @@ def resegmented(problem, point: Point, labels: np.ndarray) -> Proposal | None:
     return Proposal(None, f, used_features(constraints, pieces), pieces)
 
 
-def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:
+def shifts(problem, point: Point, labels: np.ndarray, gradient: np.ndarray, least: float = 0.0) -> Iterator[Proposal]:
     """Jumps moved to a better place between their neighbours: the best of each table together, then one by one.
 
     With all else held, the loss is near a parabola in each bin of a table (bins are disjoint): target and weight
     of a bin follow from its gradient and curvature. So the best place of one jump is a sum of two prefix fits.
-    One pass over the used columns for all of them.
+    `gradient` holds that of the used features; one pass over their columns for all moves. What promises less than half
+    of `least` is not proposed: a refit of all tables may gain as much again.
     """
     constraints, objective = problem.constraints, problem.objective
     if not len(point.support):
         return
-    gradient = objective.gradient(point, point.support)
     curvature = objective.curvature_by_bin(objective.curvature(point), point.support)
     as_columns = [a[:, None] if a.ndim == 1 else a for a in (point.f, gradient, curvature, labels)]
     promising = []
@@ -161,13 +159,15 @@ def shifts(problem, point: Point, labels: np.ndarray) -> Iterator[Proposal]:
             ):
                 promising.append((gain, Shift(int(j), c, int(live[start]), int(live[stop]))))
     promising.sort(key=lambda pair: -pair[0])
-    best_of_table = {}
-    for _, shift in promising:
-        best_of_table.setdefault((shift.feature, shift.output), shift)
-    if len(best_of_table) > 1:
-        yield _shifted(constraints, point, labels, list(best_of_table.values()))
-    for _, shift in promising:
-        yield _shifted(constraints, point, labels, [shift])
+    best_of_table: dict[tuple[int, int], tuple[float, Shift]] = {}
+    for gain, shift in promising:
+        best_of_table.setdefault((shift.feature, shift.output), (gain, shift))
+    gains, together = zip(*best_of_table.values(), strict=True) if best_of_table else ((), ())
+    if len(together) > 1 and 2 * sum(gains) >= least:
+        yield _shifted(constraints, point, labels, list(together))
+    for gain, shift in promising:
+        if 2 * gain >= least:
+            yield _shifted(constraints, point, labels, [shift])
 
 
 def _shifted(constraints, point: Point, labels: np.ndarray, together: list[Shift]) -> Proposal:

@@ -101,33 +101,23 @@ class Objective:
 
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
         """The point at given tables: one look-up pass over the used features, then the intercept and the loss."""
-        raw, intercept = self._raw(f, support, start)
-        return Point(f, support, intercept, raw, self.loss.value(self.y, raw, self.row_weights))
-
-    def point_and_gradient(self, f: np.ndarray, support: np.ndarray, start=None) -> tuple[Point, np.ndarray]:
-        """`point` and `gradient` together: residual, loss and bin sums in one sweep over the blocks of rows."""
-        raw, intercept = self._raw(f, support, start)
-        loss, gradient = self._sweep(raw, np.arange(self.design.n_features), with_loss=True)
-        return Point(f, support, intercept, raw, loss), gradient
-
-    def gradient(self, point: Point, features: np.ndarray | None = None) -> np.ndarray:
-        """-(1 / w_jk) * sum of v_i residual_i over the rows of bin k, 0 where w_jk = 0; of given features if asked."""
-        features = np.arange(self.design.n_features) if features is None else features
-        return self._sweep(point.raw, features, with_loss=False)[1]
-
-    def _raw(self, f, support, start):
         loss, y, v = self.loss, self.y, self.row_weights
         raw = self.row_sums(f, support)
         if self.offset is not None:
             raw += self.offset
-        if start is not None:
-            intercept = loss.refit_intercept(y, raw, v, start)
-        else:
-            intercept = loss.constant_start(y, v, self.offset)
-            if len(support):
-                intercept = loss.refit_intercept(y, raw, v, intercept)
-        raw += intercept
-        return raw, intercept
+        if start is None:
+            start = loss.constant_start(y, v, self.offset)
+            if not len(support):
+                raw += start
+                return Point(f, support, start, raw, loss.value(y, raw, v))
+        intercept, value = loss.settle(y, raw, v, start, self.n_threads)
+        return Point(f, support, intercept, raw, value)
+
+    def gradient(self, point: Point, features: np.ndarray | None = None) -> np.ndarray:
+        """-(1 / w_jk) * sum of v_i residual_i over the rows of bin k, 0 where w_jk = 0; of given features if asked."""
+        features = np.arange(self.design.n_features) if features is None else features
+        self.n_gradients += 1
+        return self._sums_of_residual(self._weighted_residual(point.raw), features)
 
     def lazy_gradient(self, point: Point) -> LazyGradient:
         """The gradient at a point, whose columns are summed when they are first asked for."""
@@ -147,28 +137,17 @@ class Objective:
 
     def _weighted_residual(self, raw: np.ndarray) -> np.ndarray:
         """v_i times the residual of row i; each output contiguous."""
-        residual = np.empty(raw.shape, order="F")
-        for rows in self._blocks():
-            self.loss.residual(self.y[rows], raw[rows], out=residual[rows])
-            residual[rows] = (residual[rows].T * self.row_weights[rows]).T
+        residual = self.loss.residual(self.y, raw, np.empty(raw.shape, order="F"), self.n_threads)
+        residual.T[...] *= self.row_weights
         return residual
 
-    def _sweep(self, raw: np.ndarray, features: np.ndarray, with_loss: bool) -> tuple[float, np.ndarray]:
-        design, y, v = self.design, self.y, self.row_weights
-        self.n_gradients += 1
-        sums = np.zeros((self.n_outputs, design.n_coef))
-        residual = np.empty(raw.shape, order="F")
-        block_losses = []
+    def _sums_of_residual(self, residual: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The gradient's columns of some features, from the weighted residual."""
+        sums = np.zeros((self.n_outputs, self.design.n_coef))
         for rows in self._blocks():
-            if with_loss:
-                values, _ = self.loss.value_and_residual(y[rows], raw[rows], residual_out=residual[rows])
-                block_losses.append(float(np.sum(values * v[rows])))
-            else:
-                self.loss.residual(y[rows], raw[rows], out=residual[rows])
-            residual[rows] = (residual[rows].T * v[rows]).T
             self._add_block_by_bin(residual, rows, features, sums)
         self.n_columns_read += len(features)
-        return float(sum(block_losses)), self._as_gradient(sums, features)
+        return self._as_gradient(sums, features)
 
     def _add_block_by_bin(self, residual, rows: slice, features: np.ndarray, sums: np.ndarray) -> None:
         """Add a block of rows to the sums by bin of some features, for each output."""
@@ -202,8 +181,13 @@ class Objective:
         y, raw, v = self.y, point.raw, self.row_weights
         if rows is not None:
             y, raw, v = y[rows], raw[rows], v[rows] / v[rows].sum()
-        curvature = (self.loss.majorized_curvature if majorize else self.loss.curvature)(y, raw)
-        return None if curvature is None else (curvature.T * v).T
+        if majorize:
+            curvature = self.loss.majorized_curvature(y, raw)
+        else:
+            curvature = self.loss.curvature(y, raw, n_threads=self.n_threads)
+        if curvature is not None:
+            curvature.T[...] *= v
+        return curvature
 
     def hessian(self, point: Point, curvature: np.ndarray, majorize: bool = False):
         """The map from raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the intercept's answer."""
@@ -301,10 +285,6 @@ class LazyGradient:
         if not len(features):
             return
         objective = self._objective
-        sums = np.zeros((objective.n_outputs, objective.design.n_coef))
-        for rows in objective._blocks():
-            objective._add_block_by_bin(self.residual, rows, features, sums)
-        objective.n_columns_read += len(features)
-        gradient = objective._as_gradient(sums, features)
+        gradient = objective._sums_of_residual(self.residual, features)
         self.values = self.values + gradient if self.is_read.any() else gradient + 0.0
         self.is_read[features] = True

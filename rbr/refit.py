@@ -10,6 +10,7 @@ Looks at: rbr.objective, rbr.constraints.  Seen by: rbr.solver.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,12 +33,18 @@ MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
 
-# With many more rows than this, and than so many for each unknown, the built Hessian is that of a sample of rows: its
-# relative error is about sqrt(unknowns / rows), so a Newton step still gains a digit or more, at a small part of the
-# price. The gradient and the test of descent are always exact.
+# With more rows than this the built Hessian is a rough one, by which a Newton step still gains a digit or more, at a
+# small part of the price. The gradient and the test of descent are always exact.
+ROUGH_FROM_ROWS = 50_000
+# The bins of a line are taken together to so many, which is out by a sixteenth.
+LINE_GROUPS = 4
+# What was factored serves again while the curvature of the rows has moved by at most this part of itself since.
+STALE = 0.02
+# With many more rows than this, and than so many for each unknown, a sample of rows serves, which is out by about
+# sqrt(unknowns / rows).
 HESSIAN_ROWS = 1 << 16
 HESSIAN_ROWS_PER_UNKNOWN = 64
-# Where a step lowers the value by more than this part of what the step before did, the sample was too small after all.
+# Where a step lowers the value by more than this part of what the step before did, that was too rough after all.
 SLOW = 0.1
 
 # Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
@@ -72,6 +79,23 @@ def piece_basis(labels, weights, positions, shape: int, has_missing: bool) -> Ta
     by_group = np.zeros((n_groups + 1, basis.shape[1]))
     by_group[groups] = basis
     return TableBasis(basis, groups, by_group[:n_groups])
+
+
+def coarsened(basis: TableBasis, labels: np.ndarray, weights: np.ndarray) -> TableBasis:
+    """The same tables, the bins of each line in at most LINE_GROUPS groups that have the mean of their bins' basis."""
+    groups = basis.groups.copy()
+    for line in np.unique(labels[(labels >= 0) & (labels % 2 == 1)]):
+        inside = np.flatnonzero(labels == line)
+        n_groups = min(LINE_GROUPS, len(inside))
+        groups[inside] = groups[inside[0]] + np.arange(len(inside)) * n_groups // len(inside)
+    kept, groups = np.unique(groups, return_inverse=True)
+    n_groups = len(kept) - bool(kept[-1] == len(basis.group_basis))  # the last may stand for "outside"
+    # A group without weight takes the plain mean.
+    weights = weights + 1e-300
+    sums = np.zeros((len(kept), basis.basis.shape[1]))
+    np.add.at(sums, groups, weights[:, None] * basis.basis)
+    means = sums / np.bincount(groups, weights)[:, None]
+    return TableBasis(basis.basis, groups, means[:n_groups])
 
 
 def _cosines(labels, has_missing: bool) -> np.ndarray:
@@ -153,7 +177,7 @@ def refit(
             break
         descent = value - trial[-1]
         if descent > SLOW * last_descent:
-            space.use_all_rows()
+            space.be_exact()
         last_descent = descent
         point, labels, value = trial
     return point, labels
@@ -206,6 +230,19 @@ class _Table(NamedTuple):
     where: slice
 
 
+class _Factored(NamedTuple):
+    """The inverse of a Hessian, and the curvature of the rows that it was built from."""
+
+    inverse: Callable[[np.ndarray], np.ndarray] | None
+    curvature: np.ndarray
+    is_majorized: bool
+
+    def serves(self, curvature: np.ndarray, majorize: bool) -> bool:
+        if self.inverse is None or majorize != self.is_majorized or len(curvature) != len(self.curvature):
+            return False
+        return bool(np.abs(curvature - self.curvature).sum() <= STALE * self.curvature.sum())
+
+
 class _Space:
     """The coordinates of all tables whose pieces are given, class by class."""
 
@@ -228,14 +265,16 @@ class _Space:
             self.classes.append(tables)
         self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
         self._merged: dict[int, tuple] = {}
+        self._factored = _Factored(None, np.zeros(0), False)
         n_rows = 0 if isinstance(objective, GramObjective) else objective.design.n_rows
         n_sample = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * int(self.starts[-1]))
-        self._hessian_rows = spread_rows(n_rows, n_sample) if 2 * n_sample <= n_rows else None
+        self._is_rough = n_rows > ROUGH_FROM_ROWS
+        self._hessian_rows = spread_rows(n_rows, n_sample) if self._is_rough and 2 * n_sample <= n_rows else None
 
-    def use_all_rows(self) -> None:
-        """From now on the Hessian is that of all rows."""
-        if self._hessian_rows is not None:
-            self._hessian_rows, self._merged = None, {}
+    def be_exact(self) -> None:
+        """From now on the Hessian is that of all rows and bins."""
+        if self._is_rough:
+            self._is_rough, self._hessian_rows, self._merged = False, None, {}
 
     def coordinates(self, f: np.ndarray) -> np.ndarray:
         """<basis, f>_w, all classes in one vector."""
@@ -275,16 +314,25 @@ class _Space:
         curvature = self.objective.curvature(point, majorize, self._hessian_rows if is_exact else None)
         if curvature is None:
             return None
+        is_rough = is_exact and self._is_rough
+        if is_rough and self._factored.serves(curvature, majorize):
+            return self.tables(-self._factored.inverse(gradient))
         columns = curvature[:, None] if curvature.ndim == 1 else curvature
         inverses = []
         for c in range(self.n_classes):
             of_class = np.ascontiguousarray(columns[:, c])
-            invert = self._invert_by_cholesky if is_small[c] else self._invert_blocks
-            inverses.append(invert(c, of_class, alpha) if starts[c + 1] > starts[c] else lambda r: r)
+            if starts[c + 1] == starts[c]:
+                inverses.append(lambda r: r)
+            elif is_small[c]:
+                inverses.append(self._invert_by_cholesky(c, of_class, alpha, is_rough))
+            else:
+                inverses.append(self._invert_blocks(c, of_class, alpha))
 
         def apply_inverses(r):
             return np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
+        if is_rough:
+            self._factored = _Factored(inverses[0], curvature, majorize)
         if is_exact:
             return self.tables(-apply_inverses(gradient))
         of_tables = self.objective.hessian_of_tables(point, curvature, majorize, self.support)
@@ -295,27 +343,29 @@ class _Space:
         found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
         return self.tables(-found)
 
-    def _merged_columns(self, c: int, is_sample: bool):
+    def _merged_columns(self, c: int, is_rough: bool):
         """(codes, offsets, bases) of a class's columns, the bins of a piece merged; kept between steps."""
         if c not in self._merged:
             tables = self.classes[c]
-            bases = [t.basis.group_basis for t in tables]
-            n_groups = np.array([len(basis) for basis in bases], dtype=np.int64)
-            groups = np.zeros(self.offsets[-1], dtype=np.int64)
+            labels = self.labels if self.labels.ndim == 1 else self.labels[:, c]
+            groups, bases = np.zeros(self.offsets[-1], dtype=np.int64), []
             for t in tables:
-                groups[t.bins] = t.basis.groups
+                merged = coarsened(t.basis, labels[t.bins], self.weights[t.bins]) if is_rough else t.basis
+                groups[t.bins] = merged.groups
+                bases.append(merged.group_basis)
+            n_groups = np.array([len(basis) for basis in bases], dtype=np.int64)
             features = np.array([t.feature for t in tables])
-            rows = self._hessian_rows if is_sample else None
+            rows = self._hessian_rows if is_rough else None
             codes = self.objective.grouped_codes(features, groups, n_groups, rows)
             self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), bases
         return self._merged[c]
 
-    def _invert_by_cholesky(self, c: int, curvature, alpha):
+    def _invert_by_cholesky(self, c: int, curvature, alpha, is_rough: bool):
         """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
         if isinstance(self.objective, GramObjective):
             hessian, coupling, total = self.objective.hessian_of_pieces(self.classes[c], curvature)
         else:
-            hessian, coupling, total = self._hessian_of_rows(c, curvature)
+            hessian, coupling, total = self._hessian_of_rows(c, curvature, is_rough)
         if total > 0:
             hessian -= np.outer(coupling, coupling) / total
         floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
@@ -328,9 +378,9 @@ class _Space:
                 hessian[np.diag_indices_from(hessian)] += 9 * floor
                 floor *= 10
 
-    def _hessian_of_rows(self, c: int, curvature) -> tuple[np.ndarray, np.ndarray, float]:
+    def _hessian_of_rows(self, c: int, curvature, is_rough: bool) -> tuple[np.ndarray, np.ndarray, float]:
         """(Hessian of one class in its coordinates, its coupling with the intercept, that of the intercept alone)."""
-        codes, offsets, bases = self._merged_columns(c, is_sample=len(curvature) < self.objective.design.n_rows)
+        codes, offsets, bases = self._merged_columns(c, is_rough)
         gram = self.objective.gram_of(codes, offsets, curvature)
         of_tables = [slice(first, last) for first, last in zip(offsets[:-1], offsets[1:], strict=True)]
         pairs = list(zip(bases, of_tables, strict=True))

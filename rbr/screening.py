@@ -116,6 +116,12 @@ class ScreenedGradient:
         self._remembered = np.zeros(len(self.lazy.is_read), dtype=bool)
 
     @property
+    def of_used(self) -> np.ndarray:
+        """The gradient, in the columns of the used features at least."""
+        self.lazy.read(self.point.support)
+        return self.lazy.values
+
+    @property
     def n_read(self) -> int:
         """How many columns were read here."""
         return int(self.lazy.is_read.sum())

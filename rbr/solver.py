@@ -43,6 +43,9 @@ KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 # New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and so much
 # that separable classes, whose loss falls for ever, come to an end.
 DESCENT = 1e-10
+# With many rows a single move must be worth so many units of log-likelihood, or this part of the objective: twice as
+# many units pass for equally good (rbr.jumps), and each move costs passes over all rows.
+MOVE_PAYS, MOVE_PAYS_RELATIVE = 1.0, 1e-5
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
 # Residuals that are so many times as dispersed as the noise still hold signal.
@@ -256,11 +259,15 @@ class _Recorder:
         return self.callback is not None and bool(self.callback(row))
 
 
-def _run_algorithm1(problem: Problem, start: Point, labels, step: float | None, max_iter: int, tol: float, recorder):
+# A point and its labels, made when they are asked for: who is handed one keeps its raw scores for as long as he runs.
+Start = Callable[[], tuple[Point, np.ndarray]]
+
+
+def _run_algorithm1(problem: Problem, start: Start, step: float | None, max_iter: int, tol: float, recorder):
     """f <- P(f - mu grad) with a fixed step mu (paper, Algorithm 1)."""
     objective, weights = problem.objective, problem.constraints.weights
     step = problem.natural_step if step is None else step
-    point = objective.point(start.f, start.support, start.intercept)
+    point, labels = start()
     for iteration in range(max_iter + 1):
         gradient = problem.screen.move_to(point)
         found, residual = problem.step_from(gradient, step)
@@ -274,26 +281,21 @@ def _run_algorithm1(problem: Problem, start: Point, labels, step: float | None, 
 
 
 def _run_auto(
-    problem: Problem,
-    start: Point,
-    labels,
-    step: float | None,
-    max_iter: int,
-    tol: float,
-    recorder,
-    with_moves: bool = True,
+    problem: Problem, start: Start, step: float | None, max_iter: int, tol: float, recorder, with_moves: bool = True
 ):
     """Propose by a proximal step, refit, accept if the objective falls; then single moves."""
     constraints = problem.constraints
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
-    point, value = start, problem.value(start, labels)
+    point, labels = start()
+    value = problem.value(point, labels)
     least_descent = DESCENT * abs(value)
 
     def accept(proposal, n_newton, by_at_least=least_descent):
         """The refitted proposal if the objective falls by enough, else None."""
-        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol, target=value)
-        return new if new[-1] < value - by_at_least else None
+        target = value - by_at_least
+        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol, target=target)
+        return new if new[-1] < target else None
 
     for iteration in range(max_iter + 1):
         gradient = problem.screen.move_to(point)
@@ -321,7 +323,7 @@ def _run_auto(
                     if new is not None:
                         break
             if problem.is_large and halving == 0 and np.array_equal(found.support, point.support):
-                searched = resegmented(problem, point, labels)
+                searched = resegmented(problem, point, labels, gradient.of_used)
                 new = None if searched is None else accept(searched, NEWTON_PER_PROPOSAL)
                 if new is not None:
                     break
@@ -336,8 +338,11 @@ def _run_auto(
         if stop:
             break
         if new is None and with_moves:
-            moves = single_moves(problem, point, labels, step)
-            new = next((n for n in (accept(move, NEWTON_PER_MOVE) for move in moves) if n is not None), None)
+            least = least_descent
+            if problem.is_large:
+                least = max(least, min(MOVE_PAYS * problem.scale, MOVE_PAYS_RELATIVE * abs(value)))
+            moves = single_moves(problem, gradient, labels, step, least)
+            new = next((n for n in (accept(move, NEWTON_PER_MOVE, least) for move in moves) if n is not None), None)
         if new is None:
             break
         point, labels, value = new
@@ -345,9 +350,12 @@ def _run_auto(
     return point, labels, step, residual, converged
 
 
-def single_moves(problem: Problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
+def single_moves(
+    problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float, least: float
+) -> Iterator[Proposal]:
     """What is tried when the proximal step proposes nothing new: jumps to better places, then other features."""
-    yield from islice(shifts(problem, point, labels), SHIFTS_TRIED)
+    point = gradient.point
+    yield from islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED)
     if len(point.support) == problem.constraints.n_features:
         return
     if len(point.support) == problem.constraints.max_features:
@@ -455,9 +463,12 @@ def solve(
     by_gram = solver == "auto" and problem.is_large and gram_pays(objective)
     solved = replace(problem, objective=gram_objective(objective)) if by_gram else problem
     may_sample = solver == "auto" and warm_start is None and not by_gram
-    start, labels = (_start_on_sample(problem, step) if may_sample else None) or _start(solved, warm_start)
+
+    def start():
+        return (_start_on_sample(problem, step) if may_sample else None) or _start(solved, warm_start)
+
     recorder = _Recorder(solved, verbose, callback, rows=objective)
-    point, labels, step, residual, converged = _RUNNERS[solver](solved, start, labels, step, max_iter, tol, recorder)
+    point, labels, step_size, residual, converged = _RUNNERS[solver](solved, start, step, max_iter, tol, recorder)
     if by_gram:
         point = objective.point(point.f, point.support, point.intercept)
     if not converged and tol > 0:
@@ -465,8 +476,8 @@ def solve(
 
         size = max(norm(point.f, bound.weights), 1e-12)
         warnings.warn(
-            f"not converged after {len(recorder.history) - 1} iterations: a step of {step:.3g} still moves the tables "
-            f"by {residual / size:.2e} of their norm, and tol is {tol:.2e}; raise max_iter, or tol",
+            f"not converged after {len(recorder.history) - 1} iterations: a step of {step_size:.3g} still moves the "
+            f"tables by {residual / size:.2e} of their norm, and tol is {tol:.2e}; raise max_iter, or tol",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -479,7 +490,7 @@ def solve(
         loss_path=np.array([row.objective for row in recorder.history]),
         converged=converged,
         n_iter=len(recorder.history) - 1,
-        step_size=step,
+        step_size=step_size,
         residual=residual,
         dispersion=dispersion,
         history=recorder.history,
@@ -565,9 +576,12 @@ def _start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.nd
         problem.scale * whole.n_total / objective.n_total,
         is_large=True,
     )
-    start, labels = _start_on_sample(sample, step) or _start(sample, None)
+
+    def start_of_sample():
+        return _start_on_sample(sample, step) or _start(sample, None)
+
     recorder = _Recorder(sample, 0, None)
-    found, *_ = _run_auto(sample, start, labels, step, SAMPLE_ITERATIONS, SAMPLE_TOL, recorder, with_moves=False)
+    found, *_ = _run_auto(sample, start_of_sample, step, SAMPLE_ITERATIONS, SAMPLE_TOL, recorder, with_moves=False)
     whole.count_work_of(objective)
     start, labels = _start(problem, found.f)
     nothing, no_labels = _start(problem, None)
@@ -606,12 +620,12 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     constraints = constraints.without_limits(DEFAULT_JUMP_COST)
     y, v, n = objective.y, objective.row_weights, objective.n_total
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-    start, nothing = point, np.full(point.f.shape, -1, dtype=np.int32)
+    start = point, np.full(point.f.shape, -1, dtype=np.int32)
     phi = loss.dispersion(y, point.raw, v, n, 1.0)
     for _ in range(DISPERSION_ROUNDS):
         problem = Problem(objective, constraints, 0.0, phi / n)
         recorder = _Recorder(problem, 0, None)
-        point, labels, *_ = _run_auto(problem, start, nothing, None, 30, 1e-3, recorder)
+        point, labels, *_ = _run_auto(problem, lambda: start, None, 30, 1e-3, recorder)
         df = 1.0 + constraints.degrees_of_freedom(labels, point.support)
         df += constraints.with_jump_cost(1.0).cost(labels, point.support, 1.0)
         if df > n / 2:

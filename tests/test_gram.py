@@ -131,9 +131,10 @@ def test_moves_are_those_of_the_rows(monkeypatch):
     sums = gram_objective(problem.objective)
     by_sums = solver_module.replace(problem, objective=sums)
     point = sums.point(solution._point.f, solution.support)
-    one, other = (list(shifts(p, q, labels)) for p, q in ((problem, solution._point), (by_sums, point)))
-    assert [p.change for p in one] == [p.change for p in other]
-    one, other = resegmented(problem, solution._point, labels), resegmented(by_sums, point, labels)
+    both = (problem, solution._point), (by_sums, point)
+    one, other = ((p, q, labels, p.objective.gradient(q, q.support)) for p, q in both)
+    assert [p.change for p in shifts(*one)] == [p.change for p in shifts(*other)]
+    one, other = resegmented(*one), resegmented(*other)
     assert (one is None) == (other is None)
     if one is not None:
         np.testing.assert_array_equal(one.labels, other.labels)

@@ -18,8 +18,11 @@ CASES = {}
 for path in sorted(Path(__file__).parent.glob("cases_*.py")):
     CASES.update(import_module(path.stem).CASES)
 
-# NumPy says so when infinities of both signs meet; the cases hold such sums on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+# NumPy says so when infinities of both signs meet, or a sum is too large; the cases hold such sums on purpose.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
+]
 
 IN_BOTH = sorted(set(reference.__all__) & set(_fast.__all__))
 

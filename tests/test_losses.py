@@ -139,15 +139,33 @@ def test_curvature_is_the_second_derivative(loss, data):
 @every_loss
 def test_one_sweep_gives_what_the_single_calls_give(loss):
     y, z = targets(loss, 20_000), scores(loss, 20_000, scale=3.0)
-    values, residual = loss.value_and_residual(y, z)
+    values, residual, curvature = np.empty(20_000), np.empty(z.shape), np.empty(z.shape)
+    loss.evaluate(y, z, values=values, residual=residual, curvature=curvature)
     assert_allclose(values, loss.values(y, z), rtol=0, atol=0)
     assert_allclose(residual, loss.residual(y, z), rtol=0, atol=0)
-    values_out, residual_out, curvature_out = np.empty(20_000), np.empty(z.shape), np.empty(z.shape)
-    assert loss.value_and_residual(y, z, values_out, residual_out)[1] is residual_out
-    assert_allclose(values_out, values, rtol=0, atol=0)
-    loss.evaluate(y, z, curvature=curvature_out, residual=residual_out)
-    assert_allclose(curvature_out, loss.curvature(y, z), rtol=0, atol=0)
-    assert_allclose(residual_out, residual, rtol=0, atol=0)
+    assert_allclose(curvature, loss.curvature(y, z), rtol=0, atol=0)
+
+
+@every_loss
+def test_settling_is_refitting_the_intercept_adding_it_and_the_value_there(loss):
+    y, z, v = targets(loss, 20_000), scores(loss, 20_000, scale=3.0), weights(20_000)
+    start = loss.constant_start(y, v)
+    expected = loss.refit_intercept(y, z, v, start)
+    settled = z.copy()
+    c, value = loss.settle(y, settled, v, start, n_threads=2)
+    assert_allclose(c, expected, rtol=0, atol=1e-12)
+    assert_allclose(settled, z + c, rtol=0, atol=0)
+    assert value == pytest.approx(loss.value(y, z + c, v), rel=1e-14)
+
+
+def test_settling_where_one_class_or_an_infinite_score_stands_alone():
+    loss, v = get_loss("log_loss"), np.array([0.5, 0.5, 0.0])
+    z = np.array([1.0, 2.0, np.inf])
+    c, value = loss.settle(np.array([1.0, 1.0, 0.0]), z, v, 0.0)
+    assert 700 < c <= LARGEST_INTERCEPT and value == 0.0
+    z = np.array([1.0, 2.0, np.inf])
+    c, value = loss.settle(np.array([0.0, 1.0, 0.0]), z, v, 0.0)
+    assert c == pytest.approx(-1.5, abs=1e-12) and value == pytest.approx(np.log1p(np.exp(-0.5)), rel=1e-12)
 
 
 @every_loss

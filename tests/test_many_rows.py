@@ -29,6 +29,7 @@ def many(monkeypatch):
     """8000 rows are many: 500 make a sample, 1000 a Hessian."""
     monkeypatch.setattr(solver_module, "LARGE", 1000)
     monkeypatch.setattr(solver_module, "MIN_SAMPLE_ROWS", 500)
+    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 1000)
     monkeypatch.setattr(refit_module, "HESSIAN_ROWS", 1000)
     monkeypatch.setattr(refit_module, "HESSIAN_ROWS_PER_UNKNOWN", 16)
 
@@ -47,7 +48,7 @@ def few_and_many(monkeypatch, design, y, **arguments):
     with monkeypatch.context() as patch:
         patch.setattr(solver_module, "LARGE", np.inf)
         patch.setattr(solver_module, "MIN_SAMPLE_ROWS", np.inf)
-        patch.setattr(refit_module, "HESSIAN_ROWS", design.n_rows)
+        patch.setattr(refit_module, "ROUGH_FROM_ROWS", np.inf)
         few = rbr.solve(design, y, **arguments)
     return few, rbr.solve(design, y, **arguments)
 

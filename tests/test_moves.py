@@ -104,8 +104,10 @@ def test_shifts_move_the_jumps_they_name(loss, shape):
     # Pieces of random tables, which have nothing to do with y.
     start = np.random.default_rng(5).normal(size=(design.n_coef, 3) if loss == "multinomial" else design.n_coef)
     problem, point, labels = stopped(design, y, constraints, loss=loss, warm_start=0.1 * start, step_size=1e-9)
-    proposals = list(shifts(problem, point, labels))
+    gradient = problem.objective.gradient(point, point.support)
+    proposals = list(shifts(problem, point, labels, gradient))
     assert proposals
+    assert not list(shifts(problem, point, labels, gradient, least=np.inf))
     for proposal in proposals:
         moved = proposal.change if isinstance(proposal.change, tuple) else (proposal.change,)
         for shift in moved:
@@ -149,7 +151,8 @@ def test_the_best_shift_of_one_table_is_the_best_of_all_places():
         # The pieces are those of the start; the values are their means.
         problem = s._problem
         point, labels, value = problem.improve(s_proposal(s), s.intercept, step=1.0, n_newton=1, tol=0.0)
-        singles = [p for p in shifts(problem, point, labels) if isinstance(p.change, Shift)]
+        gradient = problem.objective.gradient(point, point.support)
+        singles = [p for p in shifts(problem, point, labels, gradient) if isinstance(p.change, Shift)]
         best = 0.0
         for cut, place in product(start.tolist(), range(1, 8)):
             others = [c for c in start.tolist() if c != cut]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import LOSSES, SHAPES, make_design, make_target, with_even_bins
 
 from rbr import refit as refit_module
 from rbr.constraints import Constraints
-from rbr.refit import conjugate_gradients, keep_monotone, piece_basis, refit, used_features
+from rbr.refit import LINE_GROUPS, coarsened, conjugate_gradients, keep_monotone, piece_basis, refit, used_features
 from rbr.solver import make_objective
 
 
@@ -68,6 +70,40 @@ def test_basis_with_a_missing_bin_and_an_empty_one():
 def test_basis_of_one_piece_is_empty():
     labels = np.zeros(3, dtype=np.int32)
     assert piece_basis(labels, np.full(3, 1 / 3), np.arange(3.0), 0, False).basis.shape == (3, 0)
+
+
+def test_coarse_groups_take_the_bins_of_a_line_together_and_leave_the_rest():
+    # A line of nine bins, one without weight; a constant; a line of three; a bin outside every piece.
+    labels = np.array([1] * 9 + [2] * 4 + [5] * 3 + [-1], dtype=np.int32)
+    w = np.array([0.08, 0.0, 0.04, 0.1, 0.02, 0.06, 0.1, 0.05, 0.05] + [0.08] * 4 + [0.06] * 3 + [0.0])
+    basis = piece_basis(labels, w, np.arange(17.0), SHAPES.index("mixed"), False)
+    coarse = coarsened(basis, labels, w)
+    np.testing.assert_array_equal(coarse.groups, [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 5, 6, 7, 8])
+    assert len(coarse.group_basis) == 4 + 1 + 3
+    for group, row in enumerate(coarse.group_basis):
+        inside = coarse.groups == group
+        np.testing.assert_allclose(row, w[inside] @ basis.basis[inside] / w[inside].sum(), atol=1e-14)
+    short = piece_basis(labels[:LINE_GROUPS], w[9:13], np.arange(4.0), SHAPES.index("mixed"), False)
+    np.testing.assert_array_equal(coarsened(short, labels[:LINE_GROUPS], w[9:13]).group_basis, short.group_basis)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "poisson"])
+def test_a_rough_hessian_is_built_less_often_and_leads_to_the_same_point(loss, monkeypatch):
+    design = make_design(n_rows=3000)
+    y = make_target(loss, design)
+    bound, found = random_pieces(design, "linear")
+    objective = make_objective(design, y, loss, None, None, 1)
+    exact, _ = refitted(objective, bound, found, max_newton=30, tol=1e-9)
+    builds = []
+    build = refit_module._Space._hessian_of_rows
+    monkeypatch.setattr(
+        refit_module._Space, "_hessian_of_rows", lambda self, *args: builds.append(args[-1]) or build(self, *args)
+    )
+    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 1000)
+    before = objective.n_newton_steps
+    rough, _ = refitted(objective, bound, replace(found, f=0.97 * exact.f), max_newton=30, tol=1e-9)
+    assert builds[0] and len(builds) < objective.n_newton_steps - before
+    np.testing.assert_allclose(rough.f, exact.f, atol=1e-8)
 
 
 def refitted(objective, bound, found, max_newton=1, tol=0.0, alpha=0.0):

@@ -5,6 +5,7 @@ A kernel computes one range first <= … < last of what it is asked for, and wri
 
 import numpy as np
 
+from rbr.reference import losses
 from rbr.reference.binning import binomial_bins, codes_of, describe_bins, distinct_values, regular_bins
 from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
@@ -16,6 +17,10 @@ __all__ = [
     "cut_regular",
     "encode",
     "gram",
+    "log_loss_curvature",
+    "log_loss_residual",
+    "log_loss_sums",
+    "log_loss_values",
     "matvec",
     "prox_tables",
     "rmatvec",
@@ -85,6 +90,44 @@ def gram(
 def cross_counts(codes, offsets, features, out_offsets, out, first, last):
     """`gram` of rows that all count once."""
     gram(codes, offsets, features, np.ones(codes.shape[1]), out_offsets, out, first, last)
+
+
+def log_loss_values(y, z, out, first, last):
+    """out[i] = the log-loss of row i, first <= i < last, for a label y[i] in {0, 1} and the raw score z[i]."""
+    out[first:last] = losses.log_loss(y[first:last], z[first:last])
+
+
+def log_loss_residual(y, z, out, first, last):
+    """out[i] = minus its derivative in the score."""
+    out[first:last] = losses.log_loss_residual(y[first:last], z[first:last])
+
+
+def log_loss_curvature(z, out, first, last):
+    """out[i] = its second derivative, which does not depend on the label."""
+    out[first:last] = losses.log_loss_curvature(z[first:last])
+
+
+def log_loss_sums(
+    y,  # IN  (n_rows,), 0 or 1
+    z,  # IN  (n_rows,): raw scores
+    v,  # IN  (n_rows,): weights
+    c,  # IN  added to every score
+    out,  # OUT (n_blocks, 5), the blocks first <= b < last
+    first,
+    last,
+):
+    """Weighted sums over blocks of 8192 rows, at the scores z + c.
+
+    Of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the loss.
+    """
+    for b in range(first, last):
+        rows = slice(b * losses.ROWS_PER_SUM, (b + 1) * losses.ROWS_PER_SUM)
+        ones, scores = y[rows], z[rows] + c
+        pull = v[rows] * np.abs(losses.log_loss_residual(ones, scores))
+        curvature = v[rows] * losses.log_loss_curvature(scores)
+        loss = v[rows] * losses.log_loss(ones, scores)
+        terms = ones * pull, (1.0 - ones) * pull, ones * curvature, (1.0 - ones) * curvature, loss
+        out[b] = [term.sum() for term in terms]
 
 
 def center_tables(f, offsets, weights, out, squared_norms, first, last):

@@ -1,0 +1,208 @@
+"""The kernels of the log-loss: a row costs log(1 + exp(s)), s = z for y = 0 and -z for y = 1.
+
+All of it follows from t = exp(-|s|), which lies in [0, 1]. The two functions that are not arithmetic, exp and log1p,
+are short series without a branch, so that the compiler works on several rows at a time: with GCC on Linux as many as the
+machine's registers hold (that path is chosen when the module is loaded), else as many as any machine's do. Every path
+rounds alike, and both series keep all but the last bit or two.
+"""
+
+cdef extern from *:
+    """
+    #include <math.h>
+    #include <stdint.h>
+    #include <string.h>
+
+    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+    #define ON_WIDE_REGISTERS __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define ON_WIDE_REGISTERS
+    #endif
+
+    /* exp(x) for x <= 0: 2^k exp(r), |r| <= log(2) / 2, by the Taylor series of degree 13. */
+    static inline double exp_of_nonpositive(double x) {
+        const double ROUNDS = 6755399441055744.0; /* 1.5 * 2^52: adding it leaves k in the low bits */
+        const double LOG2_HIGH = 6.93147180369123816490e-01, LOG2_LOW = 1.90821492927058770002e-10;
+        double shifted, k, r, w, even, odd, sum, power;
+        int64_t bits;
+        x = x < -746.0 ? -746.0 : x; /* exp is 0 there; NaN stays */
+        shifted = x * 1.4426950408889634 + ROUNDS;
+        k = shifted - ROUNDS;
+        r = (x - k * LOG2_HIGH) - k * LOG2_LOW;
+        w = r * r;
+        even = 1.0 / 479001600;
+        odd = 1.0 / 6227020800;
+        even = even * w + 1.0 / 3628800;
+        odd = odd * w + 1.0 / 39916800;
+        even = even * w + 1.0 / 40320;
+        odd = odd * w + 1.0 / 362880;
+        even = even * w + 1.0 / 720;
+        odd = odd * w + 1.0 / 5040;
+        even = even * w + 1.0 / 24;
+        odd = odd * w + 1.0 / 120;
+        even = even * w + 0.5;
+        odd = odd * w + 1.0 / 6;
+        sum = 1.0 + (r + w * (even + r * odd));
+        /* 2^(k + 64), a normal number for every k there is; the way back may end in a subnormal one. */
+        memcpy(&bits, &shifted, sizeof bits);
+        bits = (int64_t)(((uint64_t)bits + 1087) << 52);
+        memcpy(&power, &bits, sizeof power);
+        return sum * power * 5.421010862427522e-20;
+    }
+
+    /* log(1 + t) for 0 <= t <= 1: 2 artanh(u / (2 + u)), 1 + u being 1 + t or half of it; ten terms. */
+    static inline double log1p_of_share(double t) {
+        const double LOG2 = 0.6931471805599453;
+        double is_half = t > 0.41421356237309503 ? 1.0 : 0.0;
+        double u = t > 0.41421356237309503 ? 0.5 * (t - 1.0) : t;
+        double s = u / (2.0 + u), w = s * s, ww = w * w;
+        double even = 1.0 / 19, odd = 1.0 / 21;
+        even = even * ww + 1.0 / 15;
+        odd = odd * ww + 1.0 / 17;
+        even = even * ww + 1.0 / 11;
+        odd = odd * ww + 1.0 / 13;
+        even = even * ww + 1.0 / 7;
+        odd = odd * ww + 1.0 / 9;
+        even = even * ww + 1.0 / 3;
+        odd = odd * ww + 1.0 / 5;
+        return is_half * LOG2 + 2.0 * (s + s * w * (even + w * odd));
+    }
+
+    static inline double signed_score(double y, double z) { return (1.0 - 2.0 * y) * z; }
+
+    static inline double loss_of(double s, double t) { return log1p_of_share(t) + (s < 0.0 ? 0.0 : s); }
+
+    ON_WIDE_REGISTERS
+    static void values_of_rows(const double *restrict y, const double *restrict z, double *restrict out, Py_ssize_t n) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double s = signed_score(y[i], z[i]);
+            out[i] = loss_of(s, exp_of_nonpositive(-fabs(s)));
+        }
+    }
+
+    ON_WIDE_REGISTERS
+    static void residual_of_rows(const double *restrict y, const double *restrict z, double *restrict out, Py_ssize_t n) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double s = signed_score(y[i], z[i]), t = exp_of_nonpositive(-fabs(s));
+            out[i] = (2.0 * y[i] - 1.0) * ((s < 0.0 ? t : 1.0) / (1.0 + t));
+        }
+    }
+
+    ON_WIDE_REGISTERS
+    static void curvature_of_rows(const double *restrict z, double *restrict out, Py_ssize_t n) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double t = exp_of_nonpositive(-fabs(z[i])), inverse = 1.0 / (1.0 + t);
+            out[i] = t * inverse * inverse;
+        }
+    }
+
+    #define LANES 4
+    #define SUMS 5
+    #define CHUNK 256
+
+    static inline void add_lanes(const double *values, Py_ssize_t n, double *sum)
+    {
+        double lanes[LANES] = {0.0, 0.0, 0.0, 0.0};
+        Py_ssize_t i = 0;
+        for (; i + LANES <= n; i += LANES)
+            for (int lane = 0; lane < LANES; lane++)
+                lanes[lane] += values[i + lane];
+        for (; i < n; i++)
+            lanes[0] += values[i];
+        *sum += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    }
+
+    /* What the sums are made of, for a few rows at a time: arrays that the compiler can fill several rows at once. */
+    ON_WIDE_REGISTERS
+    static void sums_of_rows(
+        const double *restrict y, const double *restrict z, const double *restrict v, double c, Py_ssize_t n,
+        double *restrict sums
+    ) {
+        double terms[SUMS][CHUNK];
+        for (int k = 0; k < SUMS; k++)
+            sums[k] = 0.0;
+        for (Py_ssize_t start = 0; start < n; start += CHUNK) {
+            Py_ssize_t length = n - start < CHUNK ? n - start : CHUNK;
+            for (Py_ssize_t i = 0; i < length; i++) {
+                double yi = y[start + i], vi = v[start + i];
+                double s = signed_score(yi, z[start + i] + c), t = exp_of_nonpositive(-fabs(s));
+                double inverse = 1.0 / (1.0 + t);
+                double pull = vi * ((s < 0.0 ? t : 1.0) * inverse), curvature = vi * (t * inverse * inverse);
+                terms[0][i] = yi * pull;
+                terms[1][i] = (1.0 - yi) * pull;
+                terms[2][i] = yi * curvature;
+                terms[3][i] = (1.0 - yi) * curvature;
+                terms[4][i] = vi * loss_of(s, t);
+            }
+            for (int k = 0; k < SUMS; k++)
+                add_lanes(terms[k], length, &sums[k]);
+        }
+    }
+    """
+    void values_of_rows(const double *y, const double *z, double *out, Py_ssize_t n) noexcept nogil
+    void residual_of_rows(const double *y, const double *z, double *out, Py_ssize_t n) noexcept nogil
+    void curvature_of_rows(const double *z, double *out, Py_ssize_t n) noexcept nogil
+    void sums_of_rows(
+        const double *y, const double *z, const double *v, double c, Py_ssize_t n, double *sums
+    ) noexcept nogil
+
+cdef enum:
+    # As many as the rooms add up in one order: a sum has the same bits for any number of threads.
+    ROWS_PER_SUM = 8192
+
+
+def log_loss_values(
+    const double[::1] y,             # IN  (n_rows,), 0 or 1
+    const double[::1] z,             # IN  (n_rows,): raw scores
+    double[::1] out,                 # OUT (n_rows,), the rows first <= i < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """out[i] = log(1 + exp(s)), s = z[i] for y[i] = 0 and -z[i] for y[i] = 1."""
+    if first < last:
+        with nogil:
+            values_of_rows(&y[first], &z[first], &out[first], last - first)
+
+
+def log_loss_residual(
+    const double[::1] y,             # IN  (n_rows,), 0 or 1
+    const double[::1] z,             # IN  (n_rows,): raw scores
+    double[::1] out,                 # OUT (n_rows,), the rows first <= i < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """out[i] = y[i] - 1 / (1 + exp(-z[i])), without cancellation."""
+    if first < last:
+        with nogil:
+            residual_of_rows(&y[first], &z[first], &out[first], last - first)
+
+
+def log_loss_curvature(
+    const double[::1] z,             # IN  (n_rows,): raw scores
+    double[::1] out,                 # OUT (n_rows,), the rows first <= i < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """out[i] = q (1 - q), q = 1 / (1 + exp(-z[i]))."""
+    if first < last:
+        with nogil:
+            curvature_of_rows(&z[first], &out[first], last - first)
+
+
+def log_loss_sums(
+    const double[::1] y,             # IN  (n_rows,), 0 or 1
+    const double[::1] z,             # IN  (n_rows,): raw scores
+    const double[::1] v,             # IN  (n_rows,): weights
+    double c,                        # IN  added to every score
+    double[:, ::1] out,              # OUT (n_blocks, 5), the blocks first <= b < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """Weighted sums over blocks of 8192 rows, at the scores z + c.
+
+    Of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the loss.
+    """
+    cdef Py_ssize_t b, start, n_rows = y.shape[0]
+    with nogil:
+        for b in range(first, last):
+            start = b * ROWS_PER_SUM
+            sums_of_rows(&y[start], &z[start], &v[start], c, min(ROWS_PER_SUM, n_rows - start), &out[b, 0])
