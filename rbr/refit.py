@@ -44,6 +44,8 @@ STALE = 0.02
 # sqrt(unknowns / rows).
 HESSIAN_ROWS = 1 << 16
 HESSIAN_ROWS_PER_UNKNOWN = 64
+# Of a group with so many rows in the sample half of what it says counts.
+FEW_ROWS = 10
 # Where a step lowers the value by more than this part of what the step before did, that was too rough after all.
 SLOW = 0.1
 
@@ -314,8 +316,10 @@ class _Space:
         curvature = self.objective.curvature(point, majorize, self._hessian_rows if is_exact else None)
         if curvature is None:
             return None
-        is_rough = is_exact and self._is_rough
-        if is_rough and self._factored.serves(curvature, majorize):
+        if is_exact and self._is_rough:
+            if not self._factored.serves(curvature, majorize):
+                inverse = _invert(*self._rough_hessian(point, curvature, majorize), alpha)
+                self._factored = _Factored(inverse, curvature, majorize)
             return self.tables(-self._factored.inverse(gradient))
         columns = curvature[:, None] if curvature.ndim == 1 else curvature
         inverses = []
@@ -324,15 +328,13 @@ class _Space:
             if starts[c + 1] == starts[c]:
                 inverses.append(lambda r: r)
             elif is_small[c]:
-                inverses.append(self._invert_by_cholesky(c, of_class, alpha, is_rough))
+                inverses.append(_invert(*self._hessian(c, of_class), alpha))
             else:
                 inverses.append(self._invert_blocks(c, of_class, alpha))
 
         def apply_inverses(r):
             return np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
-        if is_rough:
-            self._factored = _Factored(inverses[0], curvature, majorize)
         if is_exact:
             return self.tables(-apply_inverses(gradient))
         of_tables = self.objective.hessian_of_tables(point, curvature, majorize, self.support)
@@ -343,52 +345,69 @@ class _Space:
         found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
         return self.tables(-found)
 
-    def _merged_columns(self, c: int, is_rough: bool):
-        """(codes, offsets, bases) of a class's columns, the bins of a piece merged; kept between steps."""
+    def _merged_columns(self, c: int, is_rough: bool = False):
+        """(codes, offsets, tables) of a class's columns, the bins of a piece merged; kept between steps.
+
+        Roughly: the bins of lines too, and of a sample of rows.
+        """
         if c not in self._merged:
             tables = self.classes[c]
             labels = self.labels if self.labels.ndim == 1 else self.labels[:, c]
-            groups, bases = np.zeros(self.offsets[-1], dtype=np.int64), []
+            groups, merged = np.zeros(self.offsets[-1], dtype=np.int64), []
             for t in tables:
-                merged = coarsened(t.basis, labels[t.bins], self.weights[t.bins]) if is_rough else t.basis
-                groups[t.bins] = merged.groups
-                bases.append(merged.group_basis)
-            n_groups = np.array([len(basis) for basis in bases], dtype=np.int64)
+                basis = coarsened(t.basis, labels[t.bins], self.weights[t.bins]) if is_rough else t.basis
+                groups[t.bins] = basis.groups
+                merged.append(basis)
+            n_groups = np.array([len(basis.group_basis) for basis in merged], dtype=np.int64)
             features = np.array([t.feature for t in tables])
             rows = self._hessian_rows if is_rough else None
             codes = self.objective.grouped_codes(features, groups, n_groups, rows)
-            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), bases
+            self._merged[c] = codes, np.concatenate([[0], np.cumsum(n_groups)]), merged
         return self._merged[c]
 
-    def _invert_by_cholesky(self, c: int, curvature, alpha, is_rough: bool):
-        """r -> H^-1 r of one class by the cross-tabulated Hessian, after the intercept is eliminated."""
-        if isinstance(self.objective, GramObjective):
-            hessian, coupling, total = self.objective.hessian_of_pieces(self.classes[c], curvature)
-        else:
-            hessian, coupling, total = self._hessian_of_rows(c, curvature, is_rough)
-        if total > 0:
-            hessian -= np.outer(coupling, coupling) / total
-        floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
-        hessian[np.diag_indices_from(hessian)] += alpha + floor
-        while True:
-            try:
-                factor = cho_factor(hessian, lower=True)
-                return lambda r: cho_solve(factor, r)
-            except LinAlgError:
-                hessian[np.diag_indices_from(hessian)] += 9 * floor
-                floor *= 10
-
-    def _hessian_of_rows(self, c: int, curvature, is_rough: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    def _hessian(self, c: int, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """(Hessian of one class in its coordinates, its coupling with the intercept, that of the intercept alone)."""
-        codes, offsets, bases = self._merged_columns(c, is_rough)
+        if isinstance(self.objective, GramObjective):
+            return self.objective.hessian_of_pieces(self.classes[c], curvature)
+        codes, offsets, merged = self._merged_columns(c)
         gram = self.objective.gram_of(codes, offsets, curvature)
-        of_tables = [slice(first, last) for first, last in zip(offsets[:-1], offsets[1:], strict=True)]
-        pairs = list(zip(bases, of_tables, strict=True))
-        across = np.concatenate([basis.T @ gram[groups] for basis, groups in pairs])
-        hessian = np.concatenate([across[:, groups] @ basis for basis, groups in pairs], axis=1)
+        bases = [basis.group_basis for basis in merged]
         by_group = np.diagonal(gram)  # the curvature summed by group
-        coupling = np.concatenate([basis.T @ by_group[groups] for basis, groups in pairs])
-        return (hessian + hessian.T) / 2, coupling, float(curvature.sum())
+        return _between(bases, gram, offsets), _of_groups(bases, by_group, offsets), float(curvature.sum())
+
+    def _rough_hessian(self, point: Point, curvature: np.ndarray, majorize: bool):
+        """`_hessian`, to a few percent: between tables as in a sample, within a table as in all rows and bins.
+
+        Bins are disjoint, so one pass gives each table's own block. What the sample says of the blocks between tables
+        are correlations; those of a group that it hardly saw shrink, and a rare piece moves by its own curvature. All
+        of it is a scaling from both sides and something added to the diagonal, so it stays positive semi-definite.
+        """
+        objective, tables = self.objective, self.classes[0]
+        codes, offsets, merged = self._merged_columns(0, is_rough=True)
+        whole = curvature if self._hessian_rows is None else objective.curvature(point, majorize)
+        by_bin, total = objective.curvature_by_bin(whole, self.support), float(whole.sum())
+        gram = objective.gram_of(codes, offsets, curvature)
+        in_sample = np.diagonal(gram).copy()
+        in_all, n_seen = np.empty_like(in_sample), np.empty_like(in_sample)
+        for t, basis, column, first, last in zip(tables, merged, codes, offsets[:-1], offsets[1:], strict=True):
+            n = last - first
+            in_all[first:last] = np.bincount(basis.groups, by_bin[t.bins], minlength=n)[:n]
+            n_seen[first:last] = np.bincount(column, minlength=n)[:n]
+        ratio = np.divide(in_all, in_sample, out=np.zeros_like(in_all), where=in_sample > 0)
+        scale = np.sqrt(ratio * n_seen / (n_seen + FEW_ROWS))
+        gram *= scale[:, None]
+        gram *= scale
+        np.fill_diagonal(gram, in_all)
+        bases = [basis.group_basis for basis in merged]
+        hessian, coupling = _between(bases, gram, offsets), _of_groups(bases, scale * in_sample, offsets)
+        coupling *= np.sqrt(total / max(float(curvature.sum()), 1e-300))
+        for t in tables:
+            own = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
+            stretch = _root(own) @ np.linalg.inv(_root(hessian[t.where, t.where]))
+            hessian[t.where] = stretch @ hessian[t.where]
+            hessian[:, t.where] = hessian[:, t.where] @ stretch.T
+            coupling[t.where] = stretch @ coupling[t.where]
+        return hessian, coupling, total
 
     def _invert_blocks(self, c: int, curvature, alpha):
         """r -> B^-1 r, B the tables' own blocks of the Hessian of one class (bins are disjoint: one pass gives all)."""
@@ -405,6 +424,41 @@ class _Space:
             return np.concatenate([cho_solve(k, r[t.where]) if k is not None else r[t.where] for k, t in pairs])
 
         return apply
+
+
+def _between(bases: list[np.ndarray], gram: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """basis' gram basis, all tables' bases side by side."""
+    pairs = list(zip(bases, offsets[:-1], offsets[1:], strict=True))
+    across = np.concatenate([basis.T @ gram[first:last] for basis, first, last in pairs])
+    hessian = np.concatenate([across[:, first:last] @ basis for basis, first, last in pairs], axis=1)
+    return (hessian + hessian.T) / 2
+
+
+def _of_groups(bases: list[np.ndarray], by_group: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """basis' by_group, all tables' bases side by side."""
+    pairs = zip(bases, offsets[:-1], offsets[1:], strict=True)
+    return np.concatenate([basis.T @ by_group[first:last] for basis, first, last in pairs])
+
+
+def _root(block: np.ndarray) -> np.ndarray:
+    """A lower triangular L with L L' = block; where the block is singular, of one a little larger."""
+    floor = 1e-10 * max(np.trace(block) / max(len(block), 1), 1e-300)
+    return np.linalg.cholesky(block + floor * np.eye(len(block)))
+
+
+def _invert(hessian: np.ndarray, coupling: np.ndarray, total: float, alpha: float):
+    """r -> H^-1 r by Cholesky's factors, after the intercept is eliminated; the Hessian is used up."""
+    if total > 0:
+        hessian -= np.outer(coupling, coupling) / total
+    floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
+    hessian[np.diag_indices_from(hessian)] += alpha + floor
+    while True:
+        try:
+            factor = cho_factor(hessian, lower=True)
+            return lambda r: cho_solve(factor, r)
+        except LinAlgError:
+            hessian[np.diag_indices_from(hessian)] += 9 * floor
+            floor *= 10
 
 
 def conjugate_gradients(times, precondition, b: np.ndarray, *, tol: float, max_iter: int) -> np.ndarray:
