@@ -319,9 +319,10 @@ class Loss(ABC):
         self.evaluate(y, z, curvature=out, n_threads=n_threads)
         return out
 
-    def hessian_vector(self, y, z, direction) -> np.ndarray:
-        """The Hessian of each row's loss in z_i times direction_i, in the shape of z."""
-        return self.curvature(y, z) * direction
+    def hessian(self, y, z) -> Callable[[np.ndarray], np.ndarray]:
+        """The map from directions to the Hessian of each row's loss in z_i times direction_i, in the shape of z."""
+        curvature = self.curvature(y, z)
+        return lambda direction: curvature * direction
 
     def majorized_curvature(self, y, z) -> np.ndarray | None:
         """m_i such that loss(y_i, z_i + d) <= loss(y_i, z_i) - residual_i d + m_i d^2 / 2 for every d.
@@ -724,7 +725,7 @@ class Multinomial(Loss):
     """log sum_k exp(z_k) - z_y with y in {0, ..., K-1} and scores z of shape (n, K).
 
     Adding a number to all scores of a row changes nothing, so intercepts are given with sum zero.
-    `curvature` is the diagonal p_k (1 - p_k) of a row's Hessian diag(p) - p p'; `hessian_vector` is the
+    `curvature` is the diagonal p_k (1 - p_k) of a row's Hessian diag(p) - p p'; `hessian` is the
     whole of it, at most 1/2 times the identity.
 
     Parameters
@@ -805,10 +806,16 @@ class Multinomial(Loss):
             probability[of_class] = -probability.sum(axis=0)
             np.negative(probability.T, out=residual)
 
-    def hessian_vector(self, y, z, direction):
-        probability = self.inverse_link(z)
-        mean = np.einsum("ik,ik->i", probability, direction)
-        return probability * (direction - mean[:, None])
+    def hessian(self, y, z):
+        # Classes by rows: every operation runs along the rows, which are many.
+        probability = np.array(self.inverse_link(z).T, order="C")
+
+        def times(direction):
+            weighted = probability * direction.T
+            weighted -= probability * weighted.sum(axis=0)
+            return weighted.T
+
+        return times
 
     def intercept_sums(self, y, z, v, c):
         """Value, class shares, mean probabilities, and Hessian in c, flat: 1 + 2 K + K^2 numbers."""

@@ -189,29 +189,45 @@ class Objective:
             curvature.T[...] *= v
         return curvature
 
-    def hessian(self, point: Point, curvature: np.ndarray, majorize: bool = False):
-        """The map from raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the intercept's answer."""
-        if self.n_outputs == 1 or majorize:
-            total = np.maximum(curvature.sum(axis=0), 1e-300)
-            return lambda raw: curvature * (raw - (curvature * raw).sum(axis=0) / total)
-
-        def times(raw):
-            return (self.loss.hessian_vector(self.y, point.raw, raw).T * self.row_weights).T
-
-        units = np.eye(self.n_outputs)
-        of_intercept = np.stack([times(np.tile(unit, (len(self.y), 1))).sum(axis=0) for unit in units])
-        # Adding one number to all outputs changes nothing: an eigenvalue of 0, and rounding must not pass for more.
-        inverse = np.linalg.pinv(of_intercept, rcond=1e-10, hermitian=True)
-        return lambda raw: times(raw - inverse @ times(raw).sum(axis=0))
-
     def curvature_by_bin(self, curvature: np.ndarray, features: np.ndarray) -> np.ndarray:
         """The `curvature` of all rows summed by bin, over the given features, zero elsewhere."""
         return self.bin_sums(curvature, features)
 
     def hessian_of_tables(self, point: Point, curvature: np.ndarray, majorize: bool, features: np.ndarray):
-        """The Hessian as a map from tables of some features to sums by bin, the intercept eliminated."""
-        of_rows = self.hessian(point, curvature, majorize)
-        return lambda f: self.bin_sums(of_rows(self.row_sums(f, features)), features)
+        """The Hessian as a map from tables of some features to sums by bin, the intercept eliminated.
+
+        Raw predictions d_i give v_i H_i (d_i - c), with H_i the Hessian of row i and c the intercept's answer.
+        """
+        if self.n_outputs == 1 or majorize:
+            total = np.maximum(curvature.sum(axis=0), 1e-300)
+
+            def of_tables(f):
+                raw = self.row_sums(f, features)
+                return self.bin_sums(curvature * (raw - (curvature * raw).sum(axis=0) / total), features)
+
+            return of_tables
+        of_loss, v = self.loss.hessian(self.y, point.raw), self.row_weights
+
+        def of_rows(raw):
+            weighted = of_loss(raw)
+            weighted.T[...] *= v
+            return weighted
+
+        # What the intercepts take away is known by bin, so every call has one product over the rows instead of two.
+        by_bin, of_intercept = [], []
+        for unit in np.eye(self.n_outputs):
+            weighted = of_rows(np.broadcast_to(unit, point.raw.shape))
+            by_bin.append(self.bin_sums(weighted, features))
+            of_intercept.append(weighted.sum(axis=0))
+        # Adding one number to all outputs changes nothing: an eigenvalue of 0, and rounding must not pass for more.
+        inverse = np.linalg.pinv(np.stack(of_intercept), rcond=1e-10, hermitian=True)
+
+        def of_tables(f):
+            weighted = of_rows(self.row_sums(f, features))
+            answer = inverse @ weighted.sum(axis=0)
+            return self.bin_sums(weighted, features) - sum(c * b for c, b in zip(answer, by_bin, strict=True))
+
+        return of_tables
 
     def dispersion(self, point: Point, df: float = 1.0) -> float:
         """phi around a point: what one number explains by chance, in units of the loss."""

@@ -127,7 +127,7 @@ def test_curvature_is_the_second_derivative(loss, data):
     for k, direction in enumerate(directions(loss)):
         above, below = (np.ravel(loss.residual(y, z + sign * h * direction)) for sign in (1, -1))
         curvature = np.ravel(loss.curvature(y, z))[k]
-        hessian = np.ravel(loss.hessian_vector(y, z, direction * np.ones_like(z)))
+        hessian = np.ravel(loss.hessian(y, z)(direction * np.ones_like(z)))
         # A score of 1e6 has lost 10 digits of h already: y - (z + h) is what limits the identity link.
         rounding = 1e-15 * (np.abs(above).max() + np.abs(below).max() + abs(float(y[0])) + np.abs(z).max()) / h
         bound = loss.curvature_bound() or 1.0
@@ -193,7 +193,7 @@ def test_curvature_bound_bounds_and_convexity_holds(loss, data):
     direction = np.array([data.draw(a_score(loss, 1.0))], dtype=float)
     assert (loss.curvature(y, z) >= 0).all()
     if loss.curvature_bound() is not None:
-        form = float(np.sum(direction * loss.hessian_vector(y, z, direction)))
+        form = float(np.sum(direction * loss.hessian(y, z)(direction)))
         assert form >= -1e-15 * float(np.sum(direction**2))
         assert form <= loss.curvature_bound() * float(np.sum(direction**2)) * (1 + 1e-12) + 1e-300
         assert loss.curvature_bound(y, z) == loss.curvature_bound()
@@ -213,7 +213,7 @@ def test_curvature_bounds_are_reached():
     two_classes = np.array([[0.0, 0.0, -1000.0]])
     loss = get_loss("multinomial")
     direction = np.array([[1.0, -1.0, 0.0]])
-    form = np.sum(direction * loss.hessian_vector(np.array([0]), two_classes, direction)) / 2
+    form = np.sum(direction * loss.hessian(np.array([0]), two_classes)(direction)) / 2
     assert form == pytest.approx(loss.curvature_bound())
     assert all(get_loss(name).curvature_bound() is None for name in ("poisson", "gamma", "tweedie"))
 
