@@ -8,12 +8,13 @@ Looks at: rbr.objective, rbr.constraints, rbr.refit.  Seen by: rbr.solver, rbr.c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rbr.constraints import SHAPES
 from rbr.objective import Point
+from rbr.ragged import bins_of
 from rbr.refit import piece_basis, used_features
 
 _FREQUENCY = SHAPES.index("frequency")
@@ -72,30 +73,34 @@ def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Pr
         f[bins], pieces[bins] = 0.0, -1
         removal = Proposal(None, f, point.support[point.support != out], pieces)
         without, pieces, _ = problem.improve(removal, point.intercept, step=step, n_newton=1, tol=0.0)
-        found = _best_to_enter(problem, without, pieces, step, but_not=out)
-        if found is not None:
-            yield Proposal(Swap(int(out), found[0]), *found[1:])
+        entered = _best_to_enter(problem, without, pieces, step, but_not=out)
+        if entered is not None:
+            yield replace(entered, change=Swap(int(out), entered.change.into))
 
 
 def entries(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
     """The unused feature that explains most beside the used ones, if any pays. One pass over all columns."""
-    found = _best_to_enter(problem, point, labels, step)
-    if found is not None:
-        yield Proposal(Entry(found[0]), *found[1:])
+    entered = _best_to_enter(problem, point, labels, step)
+    if entered is not None:
+        yield entered
 
 
-def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_not: int | None = None):
-    """(feature, tables, support, pieces) with the unused feature whose table a step from zero makes worth most."""
-    constraints = problem.constraints
+def _best_to_enter(
+    problem, point: Point, labels: np.ndarray, step: float, but_not: int | None = None
+) -> Proposal | None:
+    """The entry of the unused feature whose table a step from zero makes worth most, if any."""
     others = point.support if but_not is None else np.append(point.support, but_not)
     found = problem.best_to_enter(point, step, without=others)
-    if not len(found.support):
-        return None
+    return _entered(problem.constraints, point, labels, found) if len(found.support) else None
+
+
+def _entered(constraints, point: Point, labels: np.ndarray, found) -> Proposal:
+    """The one table of a proximal step beside those of a point."""
     into = int(found.support[0])
     bins = slice(constraints.offsets[into], constraints.offsets[into + 1])
     f, pieces = point.f.copy(), labels.copy()
     f[bins], pieces[bins] = found.f[bins], found.labels[bins]
-    return into, f, np.sort(np.append(point.support, into)), pieces
+    return Proposal(Entry(into), f, np.sort(np.append(point.support, into)), pieces)
 
 
 def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray) -> Proposal | None:
@@ -107,29 +112,42 @@ def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray)
     come and go at once, where shifts move one in each table. `gradient` holds that of the used features; one pass over
     their columns. For one output; tables of frequencies stay as they are.
     """
-    constraints, objective = problem.constraints, problem.objective
+    constraints = problem.constraints
     searched = point.support[constraints.shapes[point.support] != _FREQUENCY]
     if not len(searched) or point.f.ndim > 1:
         return None
+    found = _searched_by_curvature(problem, point, searched, gradient, constraints.with_max_features(None))
+    if found is None:
+        return None
+    bins = bins_of(searched, constraints.offsets)
+    pieces, f = labels.copy(), point.f.copy()
+    pieces[bins], f[bins] = found.labels[bins], found.f[bins]
+    if np.array_equal(pieces, labels):
+        return None
+    return Proposal(None, _centred(constraints, f, pieces), used_features(constraints, pieces), pieces)
+
+
+def _searched_by_curvature(problem, point: Point, features: np.ndarray, gradient: np.ndarray, constraints):
+    """The best tables of some features, each with all others held, by the parabola of each bin; None if all is flat."""
+    objective = problem.objective
     curvature = objective.curvature(point)
     total = float(curvature.sum())
     if not total > 0:
         return None
-    by_bin = objective.curvature_by_bin(curvature, searched)
+    by_bin = objective.curvature_by_bin(curvature, features)
     newton = np.divide(constraints.weights * gradient, by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
     is_searched = np.zeros(constraints.n_features, dtype=bool)
-    is_searched[searched] = True
+    is_searched[features] = True
     bins = np.repeat(is_searched, constraints.n_bins)
-    geometry = constraints.on(np.where(bins, by_bin / total, constraints.weights)).with_max_features(None)
+    geometry = constraints.on(np.where(bins, by_bin / total, constraints.weights))
     target = np.where(bins, point.f - newton, 0.0)
-    found = geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
-    pieces = np.where(bins, found.labels, labels)
-    if np.array_equal(pieces, labels):
-        return None
-    f = np.where(bins, found.f, point.f)
+    return geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
+
+
+def _centred(constraints, f: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+    """Tables that were searched in another geometry, with mean zero in their own."""
     means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
-    f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
-    return Proposal(None, f, used_features(constraints, pieces), pieces)
+    return np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
 
 
 def shifts(problem, point: Point, labels: np.ndarray, gradient: np.ndarray, least: float = 0.0) -> Iterator[Proposal]:

@@ -379,8 +379,9 @@ class _Space:
         """`_hessian`, to a few percent: between tables as in a sample, within a table as in all rows and bins.
 
         Bins are disjoint, so one pass gives each table's own block. What the sample says of the blocks between tables
-        are correlations; those of a group that it hardly saw shrink, and a rare piece moves by its own curvature. All
-        of it is a scaling from both sides and something added to the diagonal, so it stays positive semi-definite.
+        are correlations; those of a group that it hardly saw (by the number of rows that would say as much, all
+        curvatures equal) shrink, and a rare piece moves by its own curvature. All of it is a scaling from both sides
+        and something added to the diagonal, so it stays positive semi-definite.
         """
         objective, tables = self.objective, self.classes[0]
         codes, offsets, merged = self._merged_columns(0, is_rough=True)
@@ -388,12 +389,15 @@ class _Space:
         by_bin, total = objective.curvature_by_bin(whole, self.support), float(whole.sum())
         gram = objective.gram_of(codes, offsets, curvature)
         in_sample = np.diagonal(gram).copy()
-        in_all, n_seen = np.empty_like(in_sample), np.empty_like(in_sample)
+        in_all, squares = np.empty_like(in_sample), np.empty_like(in_sample)
         for t, basis, column, first, last in zip(tables, merged, codes, offsets[:-1], offsets[1:], strict=True):
             n = last - first
             in_all[first:last] = np.bincount(basis.groups, by_bin[t.bins], minlength=n)[:n]
-            n_seen[first:last] = np.bincount(column, minlength=n)[:n]
-        ratio = np.divide(in_all, in_sample, out=np.zeros_like(in_all), where=in_sample > 0)
+            squares[first:last] = np.bincount(column, curvature**2, minlength=n)[:n]
+        ratio, n_seen = (
+            np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+            for a, b in ((in_all, in_sample), (in_sample**2, squares))
+        )
         scale = np.sqrt(ratio * n_seen / (n_seen + FEW_ROWS))
         gram *= scale[:, None]
         gram *= scale

@@ -56,6 +56,8 @@ SHIFTS_TRIED = 1
 NEWTON_TO_FINISH = 12
 # From so many rows on, used tables are searched anew in one go (rbr.moves.resegmented) before jumps are moved singly.
 LARGE = 50_000
+# A loss that curves so many times less than its bound (at the constant model) is flat.
+FLAT = 2.5
 # A fit begins on one row in so many, where these are enough; with which tolerance, and for how many iterations at most.
 SAMPLE_SHARE = 16
 MIN_SAMPLE_ROWS = 15_000
@@ -185,17 +187,29 @@ class Problem:
         return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
 
     @cached_property
+    def _constant_curvature(self) -> float:
+        """The mean curvature at the constant model, of the output where it is largest."""
+        objective = self.objective
+        constant = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
+        return max(float(objective.curvature(constant).sum(axis=0).max()), 1e-300)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether the loss curves far less than its bound allows: rare classes, quantiles.
+
+        A step that is safe for the bound is then too short to tell which features and pieces pay.
+        """
+        bound = self.objective.loss.curvature_bound()
+        return bound is not None and FLAT * self._constant_curvature < bound
+
+    @cached_property
     def entry_step(self) -> float:
         """The step at which features are tested one by one: 1 / curvature bound.
 
-        A loss without a bound lends its mean curvature at the constant model.
+        A loss without a bound, or far below it, lends its mean curvature at the constant model.
         """
-        objective = self.objective
-        bound = objective.loss.curvature_bound()
-        if bound is None:
-            constant = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-            bound = float(objective.curvature(constant).sum(axis=0).max())
-        return 1.0 / max(bound, 1e-300)
+        bound = self.objective.loss.curvature_bound()
+        return 1.0 / (self._constant_curvature if bound is None or self.is_flat else bound)
 
     @cached_property
     def natural_step(self) -> float:
@@ -207,7 +221,8 @@ class Problem:
         weights = self.constraints.weights
         shares = self.objective.design.with_weights("counts").weights
         stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
-        return self.entry_step / float(stretch)
+        bound = self.objective.loss.curvature_bound()
+        return 1.0 / (float(stretch) * (self._constant_curvature if bound is None else bound))
 
     def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float, target=np.inf):
         """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
@@ -300,9 +315,7 @@ def _run_auto(
     for iteration in range(max_iter + 1):
         gradient = problem.screen.move_to(point)
         nearly_still = tol * max(norm(point.f, weights), 1e-12)
-        # At the start every table can explain much of y alone; let few in at a time, and each finds its own share.
-        n_features = max(FIRST_FEATURES, 2 * len(point.support))
-        growing = constraints.with_max_features(n_features if limit is None else min(limit, n_features))
+        growing = constraints.with_max_features(_at_a_time(constraints, point))
         new, refused = None, []
         for halving in range(MAX_STEP_HALVINGS + 1):
             found, residual = problem.step_from(gradient, step, growing)
@@ -322,7 +335,8 @@ def _run_auto(
                     new = accept(careful, NEWTON_PER_PROPOSAL)
                     if new is not None:
                         break
-            if problem.is_large and halving == 0 and np.array_equal(found.support, point.support):
+            may_search = problem.is_large or problem.is_flat
+            if may_search and halving == 0 and np.array_equal(found.support, point.support):
                 searched = resegmented(problem, point, labels, gradient.of_used)
                 new = None if searched is None else accept(searched, NEWTON_PER_PROPOSAL)
                 if new is not None:
@@ -360,8 +374,31 @@ def single_moves(
         return
     if len(point.support) == problem.constraints.max_features:
         yield from swaps(problem, point, labels, problem.entry_step)
+    elif problem.is_flat:
+        yield from longer_steps(problem, gradient, labels, step)
     elif step < problem.entry_step:  # a shorter step is a stricter selector
         yield from entries(problem, point, labels, problem.entry_step)
+
+
+def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float) -> Iterator[Prox]:
+    """What proximal steps propose that are too long for the bound on the curvature, but not for the mean curvature.
+
+    The least of them that proposes anything takes the features and pieces that are surest to pay.
+    """
+    growing = problem.constraints.with_max_features(_at_a_time(problem.constraints, gradient.point))
+    while (step := 2 * step) <= problem.entry_step:
+        found, _ = problem.step_from(gradient, step, growing)
+        if not np.array_equal(found.labels, labels):
+            yield found
+
+
+def _at_a_time(constraints: BoundConstraints, point: Point) -> int:
+    """How many features a step from here may use.
+
+    At the start every table can explain much of y alone; let few in at a time, and each finds its own share.
+    """
+    n_features = max(FIRST_FEATURES, 2 * len(point.support))
+    return n_features if constraints.max_features is None else min(constraints.max_features, n_features)
 
 
 _RUNNERS = {"auto": _run_auto, "algorithm1": _run_algorithm1}

@@ -683,3 +683,27 @@ def test_no_rows():
 def test_what_is_not_a_binned_matrix():
     with pytest.raises(TypeError, match="B is a ndarray; it must be a BinnedMatrix"):
         rbr.solve(np.ones((3, 2)), np.ones(3))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.02, 0.005])
+def test_rare_classes_do_not_hide_the_features(share):
+    # The curvature is share (1 - share), far below the bound of 1/4: steps that are safe for the bound find nothing.
+    rng = np.random.default_rng(0)
+    n_rows = int(400 / share)
+    X = rng.normal(size=(n_rows, 12))
+    score = 1.5 * X[:, 3] + 2.0 * (X[:, 7] > 0.5)
+    noisy = score + rng.logistic(size=n_rows)
+    y = (noisy > np.quantile(noisy, 1 - share)).astype(float)
+    B = rbr.Binner(max_bins=32).fit_transform(X)
+    s = rbr.solve(B, y, loss="log_loss")
+    assert s.support.tolist() == [3, 7]
+    assert s.converged and (np.diff(s.loss_path) <= 0).all()
+
+
+def test_quantiles_find_the_features_of_a_narrow_zone():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 12))
+    y = X[:, 3] + (X[:, 7] > 0) + 0.5 * rng.standard_t(3, 4000)
+    s = rbr.solve(rbr.Binner(max_bins=32).fit_transform(X), y, loss=get_loss("quantile", level=0.9))
+    assert {3, 7} <= set(s.support.tolist()) and len(s.support) <= 3
+    assert s.converged and (np.diff(s.loss_path) <= 0).all()
