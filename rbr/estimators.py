@@ -108,7 +108,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             )
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        sample_weight = self._weigh_classes(sample_weight, y, classes)
+        counts, sample_weight = sample_weight, self._weigh_classes(sample_weight, y, classes)
         if offset is not None:
             n_scores = len(classes) if loss.name == "multinomial" else 1
             offset = _check_offset(offset, len(y), n_scores)
@@ -118,13 +118,16 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
         constraints = self._constraints(X, binner, *limits)
         warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
+        arguments = self._solver_arguments(loss, constraints)
+        if sample_weight is not counts:
+            arguments["dispersion"] = _dispersion_of_weights(counts, sample_weight)
         context = self._begin_callbacks(X, target)
         solution = self._solve(
             design,
             y,
             sample_weight,
             offset,
-            self._solver_arguments(loss, constraints),
+            arguments,
             random_state=self._bag_random_state(),
             warm_start=warm,
             callback=self._iteration_callback(context),
@@ -612,7 +615,8 @@ class RBRClassifier(ClassifierMixin, _RBREstimator):
     Parameters
     ----------
     class_weight : dict, "balanced" or None
-        Weights of the classes, multiplied with sample_weight. "balanced": classes of equal weight in all.
+        Weights of the classes, multiplied with sample_weight. "balanced": classes of equal weight in all. Unlike a
+        sample weight, that of a class adds no rows: the jump cost rises as far as uneven weights make noise louder.
     {parameters}
     Examples
     --------
@@ -833,6 +837,17 @@ def _classes_and_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return classes, np.take(np.cumsum(occurs) - 1.0, from_low)
     classes, codes = np.unique(y, return_inverse=True)
     return classes, codes.astype(np.float64)
+
+
+def _dispersion_of_weights(counts: np.ndarray | None, weights: np.ndarray) -> float:
+    """phi of a loss whose rows stand for `counts` rows each and weigh more or less than that: sum c w^2 / sum c w.
+
+    A row that weighs three times as much as its information is worth makes the loss fall three times as far by
+    chance; by equal weights the unit of the jump cost does not change.
+    """
+    used = weights > 0
+    counts = np.ones(used.sum()) if counts is None else counts[used]
+    return float(np.sum(weights[used] ** 2 / counts) / np.sum(weights[used]))
 
 
 def _with_gaps(X: Any) -> Any:

@@ -56,6 +56,8 @@ SHIFTS_TRIED = 1
 NEWTON_TO_FINISH = 12
 # From so many rows on, used tables are searched anew in one go (rbr.moves.resegmented) before jumps are moved singly.
 LARGE = 50_000
+# Weights that make less than so many of a row are probably relative ones.
+FEW_FOR_ROWS = 0.1
 # A loss that curves so many times less than its bound (at the constant model) is flat.
 FLAT = 2.5
 # A fit begins on one row in so many, where these are enough; with which tolerance, and for how many iterations at most.
@@ -492,6 +494,13 @@ def solve(
     objective = make_objective(B, y, loss, sample_weight, offset, resolve_n_jobs(n_jobs))
     design = objective.design
     bound = constraints.bind(design.offsets, design.weights, missing=design.missing, positions=design.positions)
+    if bound.jump_cost > 0 and objective.n_total < FEW_FOR_ROWS * design.n_rows:
+        warnings.warn(
+            f"sample_weight sums to {objective.n_total:.3g} over {design.n_rows} rows; a weight says how many rows a "
+            "row stands for, and so few hardly pay for a piece at this jump cost: scale the weights to mean 1 if they "
+            "are relative ones",
+            stacklevel=2,
+        )
     if dispersion is None and bound.jump_cost > 0:
         dispersion = estimate_dispersion(objective, bound)
     scale = (dispersion or 0.0) / objective.n_total

@@ -473,6 +473,25 @@ def test_balanced_classes_have_the_same_weight_however_rows_are_weighted(classes
     )
 
 
+def test_a_class_weight_makes_noise_louder_and_not_rows_more():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 12))
+    y = rng.random(3000) < 1 / (1 + np.exp(3.0 - 1.5 * X[:, 3]))
+    balanced = classifier(class_weight="balanced").fit(X, y)
+    share = y.mean()
+    # sum w^2 / sum w with weights 1 / (2 share) and 1 / (2 (1 - share)).
+    assert balanced.dispersion_ == pytest.approx(0.25 / share + 0.25 / (1 - share), rel=1e-12)
+    assert balanced.selected_features_.tolist() == [3]
+    # By equal weights nothing changes, and a weighted row is still a repeated one.
+    plain, doubled = (classifier(class_weight=w).fit(X, y) for w in (None, {False: 2.0, True: 2.0}))
+    np.testing.assert_allclose(doubled.decision_function(X), plain.decision_function(X), atol=1e-9)
+    counts = rng.integers(1, 3, 3000)
+    weighted = classifier(class_weight="balanced").fit(X, y, sample_weight=counts)
+    repeated = classifier(class_weight="balanced").fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    assert weighted.dispersion_ == pytest.approx(repeated.dispersion_, rel=1e-12)
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-6)
+
+
 def test_labels_of_any_kind(table):
     X, y = table
     for labels in (y > 0, np.where(y > 0, 7, -3), np.where(y > 0, "p", "n"), np.where(y > 0, 2.0, 1.0)):

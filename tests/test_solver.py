@@ -707,3 +707,14 @@ def test_quantiles_find_the_features_of_a_narrow_zone():
     s = rbr.solve(rbr.Binner(max_bins=32).fit_transform(X), y, loss=get_loss("quantile", level=0.9))
     assert {3, 7} <= set(s.support.tolist()) and len(s.support) <= 3
     assert s.converged and (np.diff(s.loss_path) <= 0).all()
+
+
+def test_relative_weights_are_remarked_upon():
+    design = make_design()
+    y = make_target("squared_error", design)
+    with pytest.warns(UserWarning, match="sample_weight sums to 1 over 240 rows.*mean 1"):
+        rbr.solve(design, y, sample_weight=np.full(240, 1 / 240))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbr.solve(design, y, sample_weight=np.full(240, 0.5))
+        rbr.solve(design, y, sample_weight=np.full(240, 1 / 240), constraints=Constraints(2, 3))
