@@ -224,15 +224,16 @@ def _better_places(target, weight, x, pieces) -> Iterator[tuple[float, int, int]
 
 
 def _prefix_errors(u, w, x, is_line: bool) -> np.ndarray:
-    """Weighted squared error of the best constant, or line, over the first 1, 2, … entries."""
-    errors = np.empty(len(u))
-    total = mean_u = mean_x = suu = sxx = sxu = 0.0
-    for i in range(len(u)):
-        total += w[i]
-        du, dx, share = u[i] - mean_u, x[i] - mean_x, w[i] / total
-        mean_u += share * du
-        mean_x += share * dx
-        rest = w[i] * (1 - share)
-        suu, sxx, sxu = suu + rest * du * du, sxx + rest * dx * dx, sxu + rest * dx * du
-        errors[i] = suu - (sxu * sxu / sxx if is_line and sxx > 0 else 0.0)
-    return errors
+    """Weighted squared error of the best constant, or line, over the first 1, 2, … entries.
+
+    From running sums about the common mean, which keeps what cancels small: a promise, not a result.
+    """
+    u, x = u - w @ u / w.sum(), x - w @ x / w.sum()
+    total, wu = np.cumsum(w), np.cumsum(w * u)
+    error = np.cumsum(w * u * u) - wu * wu / total
+    if is_line:
+        wx = np.cumsum(w * x)
+        sxx, sxu = np.cumsum(w * x * x) - wx * wx / total, np.cumsum(w * x * u) - wx * wu / total
+        # Two positions that differ by rounding alone give no slope.
+        error -= np.divide(sxu * sxu, sxx, out=np.zeros_like(sxx), where=sxx > 1e-12 * total * np.max(x * x))
+    return np.maximum(error, 0.0)

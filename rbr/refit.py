@@ -33,11 +33,12 @@ MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
 
-# With more rows than this the built Hessian is a rough one, by which a Newton step still gains a digit or more, at a
-# small part of the price. The gradient and the test of descent are always exact.
+# With more rows than this, or where lines have so many bins that the cross-tabulation has more cells than entries, the
+# built Hessian is a rough one: a Newton step still gains a digit or more, at a small part of the price. The gradient
+# and the test of descent are always exact.
 ROUGH_FROM_ROWS = 50_000
-# The bins of a line are taken together to so many, which is out by a sixteenth.
-LINE_GROUPS = 4
+# Between tables the bins of a line are taken together to so many, which is out by a sixty-fourth.
+LINE_GROUPS = 8
 # What was factored serves again while the curvature of the rows has moved by at most this part of itself since.
 STALE = 0.02
 # With many more rows than this, and than so many for each unknown, a sample of rows serves, which is out by about
@@ -85,8 +86,11 @@ def piece_basis(labels, weights, positions, shape: int, has_missing: bool) -> Ta
 
 def coarsened(basis: TableBasis, labels: np.ndarray, weights: np.ndarray) -> TableBasis:
     """The same tables, the bins of each line in at most LINE_GROUPS groups that have the mean of their bins' basis."""
+    lines = np.unique(labels[(labels >= 0) & (labels % 2 == 1)])
+    if not len(lines):
+        return basis
     groups = basis.groups.copy()
-    for line in np.unique(labels[(labels >= 0) & (labels % 2 == 1)]):
+    for line in lines:
         inside = np.flatnonzero(labels == line)
         n_groups = min(LINE_GROUPS, len(inside))
         groups[inside] = groups[inside[0]] + np.arange(len(inside)) * n_groups // len(inside)
@@ -270,7 +274,9 @@ class _Space:
         self._factored = _Factored(None, np.zeros(0), False)
         n_rows = 0 if isinstance(objective, GramObjective) else objective.design.n_rows
         n_sample = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * int(self.starts[-1]))
-        self._is_rough = n_rows > ROUGH_FROM_ROWS
+        tables = self.classes[0]
+        n_cells = sum(len(t.basis.group_basis) for t in tables) ** 2
+        self._is_rough = n_rows > ROUGH_FROM_ROWS or n_cells > n_rows * len(tables) * (len(tables) + 1) // 2 > 0
         self._hessian_rows = spread_rows(n_rows, n_sample) if self._is_rough and 2 * n_sample <= n_rows else None
 
     def be_exact(self) -> None:
@@ -388,12 +394,33 @@ class _Space:
         whole = curvature if self._hessian_rows is None else objective.curvature(point, majorize)
         by_bin, total = objective.curvature_by_bin(whole, self.support), float(whole.sum())
         gram = objective.gram_of(codes, offsets, curvature)
-        in_sample = np.diagonal(gram).copy()
+        by_group = np.diagonal(gram).copy()
+        if self._hessian_rows is not None:
+            by_group *= self._scale_to_all_rows(gram, by_bin, curvature)
+        bases = [basis.group_basis for basis in merged]
+        hessian, coupling = _between(bases, gram, offsets), _of_groups(bases, by_group, offsets)
+        coupling *= np.sqrt(total / max(float(curvature.sum()), 1e-300))
+        for t, basis in zip(tables, merged, strict=True):
+            if basis is t.basis:
+                continue  # nothing was taken together
+            own = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
+            stretch = _root(own) @ np.linalg.inv(_root(hessian[t.where, t.where]))
+            hessian[t.where] = stretch @ hessian[t.where]
+            hessian[:, t.where] = hessian[:, t.where] @ stretch.T
+            coupling[t.where] = stretch @ coupling[t.where]
+        return hessian, coupling, total
+
+    def _scale_to_all_rows(self, gram: np.ndarray, by_bin: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+        """Give a sample's cross-tabulation the diagonal of all rows, in place; the factors of its rows and columns."""
+        codes, offsets, merged = self._merged_columns(0, is_rough=True)
+        in_sample, squared = np.diagonal(gram).copy(), curvature**2
         in_all, squares = np.empty_like(in_sample), np.empty_like(in_sample)
-        for t, basis, column, first, last in zip(tables, merged, codes, offsets[:-1], offsets[1:], strict=True):
+        for t, basis, column, first, last in zip(
+            self.classes[0], merged, codes, offsets[:-1], offsets[1:], strict=True
+        ):
             n = last - first
             in_all[first:last] = np.bincount(basis.groups, by_bin[t.bins], minlength=n)[:n]
-            squares[first:last] = np.bincount(column, curvature**2, minlength=n)[:n]
+            squares[first:last] = np.bincount(column, squared, minlength=n)[:n]
         ratio, n_seen = (
             np.divide(a, b, out=np.zeros_like(a), where=b > 0)
             for a, b in ((in_all, in_sample), (in_sample**2, squares))
@@ -402,16 +429,7 @@ class _Space:
         gram *= scale[:, None]
         gram *= scale
         np.fill_diagonal(gram, in_all)
-        bases = [basis.group_basis for basis in merged]
-        hessian, coupling = _between(bases, gram, offsets), _of_groups(bases, scale * in_sample, offsets)
-        coupling *= np.sqrt(total / max(float(curvature.sum()), 1e-300))
-        for t in tables:
-            own = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
-            stretch = _root(own) @ np.linalg.inv(_root(hessian[t.where, t.where]))
-            hessian[t.where] = stretch @ hessian[t.where]
-            hessian[:, t.where] = hessian[:, t.where] @ stretch.T
-            coupling[t.where] = stretch @ coupling[t.where]
-        return hessian, coupling, total
+        return scale
 
     def _invert_blocks(self, c: int, curvature, alpha):
         """r -> B^-1 r, B the tables' own blocks of the Hessian of one class (bins are disjoint: one pass gives all)."""

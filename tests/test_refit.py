@@ -75,18 +75,23 @@ def test_basis_of_one_piece_is_empty():
 
 
 def test_coarse_groups_take_the_bins_of_a_line_together_and_leave_the_rest():
-    # A line of nine bins, one without weight; a constant; a line of three; a bin outside every piece.
-    labels = np.array([1] * 9 + [2] * 4 + [5] * 3 + [-1], dtype=np.int32)
-    w = np.array([0.08, 0.0, 0.04, 0.1, 0.02, 0.06, 0.1, 0.05, 0.05] + [0.08] * 4 + [0.06] * 3 + [0.0])
-    basis = piece_basis(labels, w, np.arange(17.0), SHAPES.index("mixed"), False)
+    # A line of 17 bins, one without weight; a constant; a line of three; a bin outside every piece.
+    labels = np.array([1] * 17 + [2] * 4 + [5] * 3 + [-1], dtype=np.int32)
+    w = np.array([0.04, 0.0, 0.02, 0.05, *[0.03] * 13, *[0.08] * 4, *[0.06] * 3, 0.0])
+    w /= w.sum()
+    basis = piece_basis(labels, w, np.arange(25.0), SHAPES.index("mixed"), False)
     coarse = coarsened(basis, labels, w)
-    np.testing.assert_array_equal(coarse.groups, [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 5, 6, 7, 8])
-    assert len(coarse.group_basis) == 4 + 1 + 3
+    line = [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    np.testing.assert_array_equal(coarse.groups, [*line, 8, 8, 8, 8, 9, 10, 11, 12])
+    assert len(coarse.group_basis) == LINE_GROUPS + 1 + 3
     for group, row in enumerate(coarse.group_basis):
         inside = coarse.groups == group
         np.testing.assert_allclose(row, w[inside] @ basis.basis[inside] / w[inside].sum(), atol=1e-14)
-    short = piece_basis(labels[:LINE_GROUPS], w[9:13], np.arange(4.0), SHAPES.index("mixed"), False)
-    np.testing.assert_array_equal(coarsened(short, labels[:LINE_GROUPS], w[9:13]).group_basis, short.group_basis)
+    few = slice(0, LINE_GROUPS)
+    short = piece_basis(labels[few], w[few] / w[few].sum(), np.arange(8.0), SHAPES.index("mixed"), False)
+    np.testing.assert_allclose(coarsened(short, labels[few], w[few]).group_basis, short.group_basis, rtol=1e-12)
+    constant = piece_basis(labels[17:21], w[17:21], np.arange(4.0), SHAPES.index("mixed"), False)
+    assert coarsened(constant, labels[17:21], w[17:21]) is constant
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "poisson"])
