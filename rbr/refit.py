@@ -33,10 +33,11 @@ MAX_DENSE_UNKNOWNS = 2000
 
 MAX_HALVINGS = 6
 
-# With more rows than this, or where lines have so many bins that the cross-tabulation has more cells than entries, the
-# built Hessian is a rough one: a Newton step still gains a digit or more, at a small part of the price. The gradient
-# and the test of descent are always exact.
+# With more rows than this, or where lines have so many bins that the cross-tabulation has more cells than this and than
+# entries, the built Hessian is a rough one: a Newton step still gains a digit or more, at a small part of the price.
+# The gradient and the test of descent are always exact.
 ROUGH_FROM_ROWS = 50_000
+ROUGH_FROM_CELLS = 1 << 21
 # Between tables the bins of a line are taken together to so many, which is out by a sixty-fourth.
 LINE_GROUPS = 8
 # What was factored serves again while the curvature of the rows has moved by at most this part of itself since.
@@ -276,7 +277,8 @@ class _Space:
         n_sample = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * int(self.starts[-1]))
         tables = self.classes[0]
         n_cells = sum(len(t.basis.group_basis) for t in tables) ** 2
-        self._is_rough = n_rows > ROUGH_FROM_ROWS or n_cells > n_rows * len(tables) * (len(tables) + 1) // 2 > 0
+        n_entries = n_rows * len(tables) * (len(tables) + 1) // 2
+        self._is_rough = n_rows > ROUGH_FROM_ROWS or n_cells > max(n_entries, ROUGH_FROM_CELLS) and n_rows > 0
         self._hessian_rows = spread_rows(n_rows, n_sample) if self._is_rough and 2 * n_sample <= n_rows else None
 
     def be_exact(self) -> None:
