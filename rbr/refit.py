@@ -37,8 +37,9 @@ MAX_HALVINGS = 6
 # entries, the built Hessian is a rough one: a Newton step still gains a digit or more, at a small part of the price.
 # The gradient and the test of descent are always exact.
 ROUGH_FROM_ROWS = 50_000
-ROUGH_FROM_CELLS = 1 << 21
-# Between tables the bins of a line are taken together to so many, which is out by a sixty-fourth.
+ROUGH_FROM_CELLS = 1 << 20
+# Between tables the bins of a line are taken together to so many, which is out by a sixty-fourth; where a sample of
+# rows is out by more, to half as many.
 LINE_GROUPS = 8
 # What was factored serves again while the curvature of the rows has moved by at most this part of itself since.
 STALE = 0.02
@@ -85,15 +86,15 @@ def piece_basis(labels, weights, positions, shape: int, has_missing: bool) -> Ta
     return TableBasis(basis, groups, by_group[:n_groups])
 
 
-def coarsened(basis: TableBasis, labels: np.ndarray, weights: np.ndarray) -> TableBasis:
-    """The same tables, the bins of each line in at most LINE_GROUPS groups that have the mean of their bins' basis."""
+def coarsened(basis: TableBasis, labels: np.ndarray, weights: np.ndarray, most: int) -> TableBasis:
+    """The same tables, the bins of each line in at most so many groups that have the mean of their bins' basis."""
     lines = np.unique(labels[(labels >= 0) & (labels % 2 == 1)])
     if not len(lines):
         return basis
     groups = basis.groups.copy()
     for line in lines:
         inside = np.flatnonzero(labels == line)
-        n_groups = min(LINE_GROUPS, len(inside))
+        n_groups = min(most, len(inside))
         groups[inside] = groups[inside[0]] + np.arange(len(inside)) * n_groups // len(inside)
     kept, groups = np.unique(groups, return_inverse=True)
     n_groups = len(kept) - bool(kept[-1] == len(basis.group_basis))  # the last may stand for "outside"
@@ -362,8 +363,9 @@ class _Space:
             tables = self.classes[c]
             labels = self.labels if self.labels.ndim == 1 else self.labels[:, c]
             groups, merged = np.zeros(self.offsets[-1], dtype=np.int64), []
+            most = LINE_GROUPS if self._hessian_rows is None else LINE_GROUPS // 2
             for t in tables:
-                basis = coarsened(t.basis, labels[t.bins], self.weights[t.bins]) if is_rough else t.basis
+                basis = coarsened(t.basis, labels[t.bins], self.weights[t.bins], most) if is_rough else t.basis
                 groups[t.bins] = basis.groups
                 merged.append(basis)
             n_groups = np.array([len(basis.group_basis) for basis in merged], dtype=np.int64)

@@ -19,9 +19,9 @@ import numpy as np
 ENTRIES_PER_BLOCK = 2**22
 
 # Columns are sorted in blocks of so many numbers, which stay in a cache from the reading to the last use; but those of
-# an array at least so many at a time: where it is kept by rows that is a cache line or two of each row.
+# an array at least so many at a time: where it is kept by rows that is a cache line of each row.
 ENTRIES_PER_SORT = 2**18
-MIN_COLUMNS_PER_SORT = 16
+MIN_COLUMNS_PER_SORT = 8
 
 
 def is_frame(X: Any) -> bool:

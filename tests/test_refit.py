@@ -12,7 +12,7 @@ from rbr import refit as refit_module
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
 from rbr.objective import spread_rows
-from rbr.refit import LINE_GROUPS, coarsened, conjugate_gradients, keep_monotone, piece_basis, refit, used_features
+from rbr.refit import coarsened, conjugate_gradients, keep_monotone, piece_basis, refit, used_features
 from rbr.solver import make_objective
 
 
@@ -80,18 +80,18 @@ def test_coarse_groups_take_the_bins_of_a_line_together_and_leave_the_rest():
     w = np.array([0.04, 0.0, 0.02, 0.05, *[0.03] * 13, *[0.08] * 4, *[0.06] * 3, 0.0])
     w /= w.sum()
     basis = piece_basis(labels, w, np.arange(25.0), SHAPES.index("mixed"), False)
-    coarse = coarsened(basis, labels, w)
+    coarse = coarsened(basis, labels, w, 8)
     line = [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
     np.testing.assert_array_equal(coarse.groups, [*line, 8, 8, 8, 8, 9, 10, 11, 12])
-    assert len(coarse.group_basis) == LINE_GROUPS + 1 + 3
+    assert len(coarse.group_basis) == 8 + 1 + 3
     for group, row in enumerate(coarse.group_basis):
         inside = coarse.groups == group
         np.testing.assert_allclose(row, w[inside] @ basis.basis[inside] / w[inside].sum(), atol=1e-14)
-    few = slice(0, LINE_GROUPS)
+    few = slice(0, 8)
     short = piece_basis(labels[few], w[few] / w[few].sum(), np.arange(8.0), SHAPES.index("mixed"), False)
-    np.testing.assert_allclose(coarsened(short, labels[few], w[few]).group_basis, short.group_basis, rtol=1e-12)
+    np.testing.assert_allclose(coarsened(short, labels[few], w[few], 8).group_basis, short.group_basis, rtol=1e-12)
     constant = piece_basis(labels[17:21], w[17:21], np.arange(4.0), SHAPES.index("mixed"), False)
-    assert coarsened(constant, labels[17:21], w[17:21]) is constant
+    assert coarsened(constant, labels[17:21], w[17:21], 8) is constant
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "poisson"])
