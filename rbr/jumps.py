@@ -95,7 +95,7 @@ class _Sample:
         table = np.concatenate([table, np.zeros((1, *table.shape[1:]))])
         without = self.raw - table[self.design.codes[j, self.rows]]
         shift = loss.refit_intercept(y, without, v, np.zeros(self.raw.shape[1]) if self.raw.ndim == 2 else 0.0)
-        return _dot(v, loss.values(y, without + shift) - self.values)
+        return float(v @ (loss.values(y, without + shift) - self.values))
 
 
 class _RowsByBin:
@@ -136,13 +136,13 @@ class _RowsByBin:
         y, raw, v, codes = self.y[rows], self.raw[rows], self.v[rows], self.codes[rows]
         if not v.any():
             return 0.0
-        basis = [np.ones(len(y))]
-        if x is not None and np.ptp(x[codes]) > 0:
-            basis.append(x[codes] - _dot(v, x[codes]) / v.sum())
-        old = _dot(v, self.values[rows])
+        # A constant, and a line of mean zero.
+        line = None if x is None else x[codes]
+        line = None if line is None or np.ptp(line) == 0 else line - (v @ line) / v.sum()
+        old = float(v @ self.values[rows])
         # Begin with the piece that is nearest to the two.
         own = f[codes]
-        z = _moved(raw, c, _combined(basis, _solve(basis, v, [_dot(b, v, own) for b in basis])) - own)
+        z = _moved(raw, c, _piece(line, _solve(line, v, v * own)) - own)
         value = self.loss.value(y, z, v)
         for _ in range(MAX_NEWTON):
             residual, curvature = np.empty(z.shape), np.empty(z.shape)
@@ -151,12 +151,12 @@ class _RowsByBin:
                 curvature = self.loss.majorized_curvature(y, z)
             if z.ndim == 2:
                 residual, curvature = residual[:, c], curvature[:, c]
-            score = [_dot(b, v, residual) for b in basis]
-            step = _solve(basis, v * curvature, score)
-            if np.dot(score, step) <= ENOUGH * max(value - old, slack):
+            pull = v * residual
+            step = _solve(line, v * curvature, pull)
+            if np.sum(pull * _piece(line, step)) <= ENOUGH * max(value - old, slack):
                 break
             for _halving in range(MAX_HALVINGS):
-                trial = _moved(z, c, _combined(basis, step))
+                trial = _moved(z, c, _piece(line, step))
                 trial_value = self.loss.value(y, trial, v)
                 if trial_value < value:
                     break
@@ -183,20 +183,16 @@ def _extended(f, x, pieces, first: int, last: int, bins: np.ndarray) -> np.ndarr
     return f[first] + slope * (x[bins] - x[first])
 
 
-def _dot(*factors: np.ndarray) -> float:
-    """The sum over rows of a product, in one thread; BLAS would wake its own, which cost more than they save."""
-    return float(np.einsum(",".join("i" * len(factors)), *factors))
+def _piece(line: np.ndarray | None, coordinates: np.ndarray) -> np.ndarray | float:
+    """A constant, or a constant and a multiple of a line."""
+    return coordinates[0] if line is None else coordinates[0] + coordinates[1] * line
 
 
-def _combined(basis: list[np.ndarray], coordinates: np.ndarray) -> np.ndarray:
-    return sum(coordinate * b for coordinate, b in zip(coordinates, basis, strict=True))
-
-
-def _solve(basis: list[np.ndarray], h: np.ndarray, score: list[float]) -> np.ndarray:
-    """(basis diag(h) basis')^-1 score, of one or two unknowns."""
-    hessian = np.empty((len(basis), len(basis)))
-    for i, a in enumerate(basis):
-        for j, b in enumerate(basis[: i + 1]):
-            hessian[i, j] = hessian[j, i] = _dot(a, h, b)
+def _solve(line: np.ndarray | None, h: np.ndarray, pull: np.ndarray) -> np.ndarray:
+    """The constant (and the multiple of a line) that minimises sum h z^2 / 2 - pull z, z the piece."""
+    if line is None:
+        return np.array([pull.sum() / (h.sum() * (1 + 1e-12) + 1e-300)])
+    weighted = h * line
+    hessian = np.array([[h.sum(), weighted.sum()], [weighted.sum(), weighted @ line]])
     hessian[np.diag_indices_from(hessian)] += 1e-12 * np.trace(hessian) + 1e-300
-    return np.linalg.solve(hessian, score)
+    return np.linalg.solve(hessian, [pull.sum(), pull @ line])
