@@ -1,8 +1,17 @@
-"""Settings of the whole suite: hypothesis without deadlines, repeatable in CI; pictures without a screen."""
+"""Settings of the whole suite: hypothesis without deadlines, repeatable in CI; pictures without a screen.
+
+Tests of optional packages are skipped where these are missing. In CI none of the extra `test` may be.
+"""
 
 import os
+from importlib.util import find_spec
 
+import pytest
 from hypothesis import settings
+
+OF_THE_EXTRA = ("pandas", "polars", "matplotlib", "onnx", "onnxruntime", "rich")
+if os.environ.get("CI") and (missing := [name for name in OF_THE_EXTRA if find_spec(name) is None]):
+    raise pytest.UsageError(f"in CI tests would be skipped for want of {', '.join(missing)}: install rbr[test]")
 
 # Matplotlib reads this when it is first imported, in subprocesses too.
 os.environ["MPLBACKEND"] = "Agg"

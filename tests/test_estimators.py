@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rbr
 from rbr import RBRClassifier, RBRRegressor, losses, parallel
+from rbr.estimators import _classes_and_codes
 
 N = 300
 ESTIMATORS = (RBRRegressor, RBRClassifier)
@@ -471,6 +472,30 @@ def test_balanced_classes_have_the_same_weight_however_rows_are_weighted(classes
     assert np.average(p, weights=np.where(is_yes, 1 / is_yes.sum(), 1 / (~is_yes).sum())) == pytest.approx(
         0.5, abs=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [7, 5, 7, 9],
+        [True, False, True],
+        np.array([-100, 100, 3, -100] * 60, dtype=np.int8),
+        np.array([250, 255, 251, 250, 250, 255], dtype=np.uint8),
+        np.array([2**63, 2**63 + 1, 2**63], dtype=np.uint64),
+        np.array([-(2**63), 2**63 - 1]),
+        [70_000, 70_001, 70_000],
+        [0.5, 0.25, 0.5],
+        ["b", "a", "b"],
+        np.array(["b", "a"], dtype=object),
+    ],
+    ids=repr,
+)
+def test_counted_labels_are_sorted_ones(labels):
+    classes, codes = _classes_and_codes(np.asarray(labels))
+    expected, places = np.unique(labels, return_inverse=True)
+    np.testing.assert_array_equal(classes, expected)
+    np.testing.assert_array_equal(codes, places)
+    assert classes.dtype == expected.dtype and codes.dtype == np.float64
 
 
 def test_a_class_weight_makes_noise_louder_and_not_rows_more():

@@ -159,3 +159,20 @@ def test_weights_of_a_sample_keep_their_proportions():
     np.testing.assert_allclose(sample.row_weights, weights[rows] / weights[rows].sum())
     assert sample.n_total == pytest.approx(weights[rows].sum())
     np.testing.assert_array_equal(sample.design.codes, design.codes[:, rows])
+
+
+@pytest.mark.usefixtures("many")
+def test_a_single_move_must_pay(monkeypatch):
+    design = design_of(seed=1)
+    y = make_target("log_loss", design, seed=1, strength=2.0)
+    gains = {}
+    for least in (0.0, 1e-4):
+        monkeypatch.setattr(solver_module, "MOVE_PAYS", np.inf if least else 0.0)
+        monkeypatch.setattr(solver_module, "MOVE_PAYS_RELATIVE", least)
+        s = rbr.solve(design, y, loss="log_loss", constraints=Constraints(max_segments=6, jump_cost=0.1))
+        assert s.converged
+        # A move follows on an iterate at which the step proposes nothing.
+        still = [row.residual <= 1e-5 * norm(s.f, design.weights) for row in s.history[:-1]]
+        gains[least] = -np.diff(s.loss_path)[still] / s.loss_path[:-1][still]
+    assert (gains[0.0] < 1e-4).any()
+    assert len(gains[1e-4]) and (gains[1e-4] >= 1e-4).all()

@@ -113,6 +113,20 @@ def test_a_rough_hessian_is_built_less_often_and_leads_to_the_same_point(loss, m
     np.testing.assert_allclose(rough.f, exact.f, atol=1e-8)
 
 
+def test_a_hessian_is_rough_where_rows_are_many_or_lines_have_more_cells_than_entries(monkeypatch):
+    def is_rough(n_rows, shape):
+        design = make_design(n_rows=n_rows)
+        objective = make_objective(design, make_target("squared_error", design), "squared_error", None, None, 1)
+        bound, found = random_pieces(design, shape)
+        return refit_module._Space(objective, bound, found.support, found.labels)._is_rough
+
+    assert not is_rough(40, "linear")
+    monkeypatch.setattr(refit_module, "ROUGH_FROM_CELLS", 100)
+    assert is_rough(40, "linear") and not is_rough(40, "constant") and not is_rough(400, "linear")
+    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 399)
+    assert is_rough(400, "constant")
+
+
 def with_a_rare_level(n_rows=6000):
     """Six rows have the last level of the first column, and the sample of 1,024 has none of them."""
     rng = np.random.default_rng(3)
