@@ -91,12 +91,9 @@ def _best_to_enter(
     """The entry of the unused feature whose table a step from zero makes worth most, if any."""
     others = point.support if but_not is None else np.append(point.support, but_not)
     found = problem.best_to_enter(point, step, without=others)
-    return _entered(problem.constraints, point, labels, found) if len(found.support) else None
-
-
-def _entered(constraints, point: Point, labels: np.ndarray, found) -> Proposal:
-    """The one table of a proximal step beside those of a point."""
-    into = int(found.support[0])
+    if not len(found.support):
+        return None
+    constraints, into = problem.constraints, int(found.support[0])
     bins = slice(constraints.offsets[into], constraints.offsets[into + 1])
     f, pieces = point.f.copy(), labels.copy()
     f[bins], pieces[bins] = found.f[bins], found.labels[bins]
@@ -116,38 +113,25 @@ def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray)
     searched = point.support[constraints.shapes[point.support] != _FREQUENCY]
     if not len(searched) or point.f.ndim > 1:
         return None
-    found = _searched_by_curvature(problem, point, searched, gradient, constraints.with_max_features(None))
-    if found is None:
+    curvature = problem.objective.curvature(point)
+    total = float(curvature.sum())
+    if not total > 0:
         return None
     bins = bins_of(searched, constraints.offsets)
+    by_bin = problem.objective.curvature_by_bin(curvature, searched)[bins]
+    newton = np.divide(constraints.weights[bins] * gradient[bins], by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
+    weights, target = constraints.weights.copy(), np.zeros_like(point.f)
+    weights[bins], target[bins] = by_bin / total, point.f[bins] - newton
+    geometry = constraints.on(weights).with_max_features(None)
+    found = geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
     pieces, f = labels.copy(), point.f.copy()
     pieces[bins], f[bins] = found.labels[bins], found.f[bins]
     if np.array_equal(pieces, labels):
         return None
-    return Proposal(None, _centred(constraints, f, pieces), used_features(constraints, pieces), pieces)
-
-
-def _searched_by_curvature(problem, point: Point, features: np.ndarray, gradient: np.ndarray, constraints):
-    """The best tables of some features, each with all others held, by the parabola of each bin; None if all is flat."""
-    objective = problem.objective
-    curvature = objective.curvature(point)
-    total = float(curvature.sum())
-    if not total > 0:
-        return None
-    by_bin = objective.curvature_by_bin(curvature, features)
-    newton = np.divide(constraints.weights * gradient, by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
-    is_searched = np.zeros(constraints.n_features, dtype=bool)
-    is_searched[features] = True
-    bins = np.repeat(is_searched, constraints.n_bins)
-    geometry = constraints.on(np.where(bins, by_bin / total, constraints.weights))
-    target = np.where(bins, point.f - newton, 0.0)
-    return geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
-
-
-def _centred(constraints, f: np.ndarray, pieces: np.ndarray) -> np.ndarray:
-    """Tables that were searched in another geometry, with mean zero in their own."""
+    # Searched in another geometry, they have mean zero there; here they shall have it too.
     means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
-    return np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
+    f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
+    return Proposal(None, f, used_features(constraints, pieces), pieces)
 
 
 def shifts(problem, point: Point, labels: np.ndarray, gradient: np.ndarray, least: float = 0.0) -> Iterator[Proposal]:

@@ -115,15 +115,11 @@ class ScreenedGradient:
         self.drift: np.ndarray | None = None
         self._remembered = np.zeros(len(self.lazy.is_read), dtype=bool)
 
-    def of(self, features: np.ndarray) -> np.ndarray:
-        """The gradient, in the columns of some features at least."""
-        self.lazy.read(features)
-        return self.lazy.values
-
     @property
     def of_used(self) -> np.ndarray:
         """The gradient, in the columns of the used features at least."""
-        return self.of(self.point.support)
+        self.lazy.read(self.point.support)
+        return self.lazy.values
 
     @property
     def n_read(self) -> int:
