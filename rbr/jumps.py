@@ -8,8 +8,11 @@ A model keeps no rows, so this is measured at the fit, on the training rows and 
 - without a jump: one constant, or line, in the place of the two pieces beside it, fitted by Newton steps.
 - without a term: its table is gone, and the intercept is refitted.
 
-A parabola in each bin, which serves the solver for its small steps, will not do here: where classes separate, the
-curvature is near zero at the fit and says nothing about a change as large as these.
+All of these change the scores of a row by a number that depends on its bin alone. A parabola in each bin, which serves
+the solver for its small steps, will not do by itself: where classes separate, the curvature is near zero at the fit and
+says nothing about a change as large as these. So with up to MAX_ROWS rows losses are taken from all of them. With more,
+the parabolas of all rows say what they can, and a sample says how far the losses are from their parabolas; a sample
+alone would have to tell apart losses that differ by a millionth.
 Looks at: the problem behind a solution.  Seen by: rbr.from_solution.
 """
 
@@ -17,12 +20,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from rbr.objective import spread_rows
 from rbr.reference.projections import SHAPES
 
 EQUALLY_GOOD = 2.0
 
-# Losses are measured on this many rows; with more, on every k-th row.
-MAX_ROWS = 50_000
+# Up to so many rows all are looked at; with more, a sample of so many.
+MAX_ROWS, SAMPLE_ROWS = 50_000, 1 << 14
 MAX_NEWTON = 8
 MAX_HALVINGS = 20
 # Newton's method has arrived when the next step promises less than this share of the rise, or of what counts as equal.
@@ -31,39 +35,35 @@ ENOUGH = 1e-2
 _WITH_JUMPS = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
 
-def jump_facts(solution) -> dict[int, np.ndarray]:
-    """For each used feature with jumps: output (or -1), edge, first and last good edge, loss without, of each."""
+def jump_facts(solution) -> tuple[dict[int, np.ndarray], dict[int, float]]:
+    """For each used feature what is known of its jumps, and how far the loss rises without it, the intercept refitted.
+
+    Of each jump: output (or -1), edge, first and last good edge, loss without it.
+    """
     problem, point = solution._problem, solution._point
     constraints = problem.constraints
     slack = EQUALLY_GOOD * _dispersion(solution) / problem.objective.n_total
     tables, labels = (a[:, None] if a.ndim == 1 else a for a in (point.f, solution.labels))
     sample = _Sample(solution)
     facts: dict[int, np.ndarray] = {}
+    drops: dict[int, float] = {}
     for j in point.support.tolist():
+        columns = [_Column(sample, j, c) for c in range(tables.shape[1])]
+        drops[j] = columns[0].rise_without_table() if len(columns) == 1 else sample.rise_without(j)
         if constraints.shapes[j] not in _WITH_JUMPS:
             continue
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
-        by_bin = _RowsByBin(sample, j)
         rows = []
-        for c in range(tables.shape[1]):
-            f, pieces, x = tables[bins, c], labels[bins, c], constraints.positions[bins]
-            starts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(pieces)]
-            for before, start, after in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
+        for c, column in enumerate(columns):
+            pieces = _Pieces(tables[bins, c], constraints.positions[bins], labels[bins, c])
+            moved, rises = column.rises_if_moved(pieces), column.rises_without(pieces, slack)
+            for p, start in enumerate(pieces.starts[1:-1]):
                 # A jump in front of bin k lies at edge k - 1.
-                places = np.arange(before, after - 1)
-                rises = by_bin.rises_if_moved(c, f, x, pieces, before, start, after)
-                good = places[rises <= slack]
-                is_line = bool(pieces[before] % 2 or pieces[start] % 2)
-                rise = by_bin.rise_if_one_piece(c, f, x if is_line else None, before, after, slack)
-                rows.append([-1 if point.f.ndim == 1 else c, start - 1, good[0], good[-1], solution.loss + rise])
+                good = np.flatnonzero(moved[p] <= slack) + pieces.starts[p]
+                output = -1 if point.f.ndim == 1 else c
+                rows.append([output, start - 1, good[0], good[-1], solution.loss + rises[p]])
         facts[j] = np.array(rows, dtype=np.float64).reshape(-1, 5)
-    return facts
-
-
-def loss_drops(solution) -> dict[int, float]:
-    """For each used feature how far the training loss rises without it, the intercept refitted."""
-    sample = _Sample(solution)
-    return {j: sample.rise_without(j) for j in solution._point.support.tolist()}
+    return facts, drops
 
 
 def _dispersion(solution) -> float:
@@ -75,124 +75,223 @@ def _dispersion(solution) -> float:
     return objective.loss.dispersion(objective.y, point.raw, objective.row_weights, objective.n_total, df)
 
 
+class _Pieces:
+    """A table's ordered bins, and the pieces that they form."""
+
+    def __init__(self, f: np.ndarray, x: np.ndarray, labels: np.ndarray):
+        self.f, self.x = f, x
+        self.starts = np.concatenate([[0], np.flatnonzero(np.diff(labels)) + 1, [len(f)]])
+        self.first, last = self.starts[:-1], self.starts[1:] - 1
+        self.piece_of = np.repeat(np.arange(len(self.first)), np.diff(self.starts))
+        self.is_line = labels[self.first] % 2 == 1
+        width = x[last] - x[self.first]
+        sloped = self.is_line & (width > 0)
+        self.slope = np.divide(f[last] - f[self.first], width, out=np.zeros(len(width)), where=sloped)
+
+    def change_to_neighbour(self, which: int) -> np.ndarray:
+        """How the table changes if every bin takes the value of the piece before (-1) or behind (1) its own."""
+        piece = np.clip(self.piece_of + which, 0, len(self.first) - 1)
+        first = self.first[piece]
+        return self.f[first] + self.slope[piece] * (self.x - self.x[first]) - self.f
+
+
 class _Sample:
-    """Evenly spaced training rows with their scores and losses."""
+    """Training rows with their scores, losses and derivatives: all, or some and the sums by bin of all."""
 
     def __init__(self, solution):
-        objective = solution._problem.objective
-        self.design, self.loss, self.f = objective.design, objective.loss, solution._point.f
-        self.rows = slice(None, None, max(1, -(-len(objective.y) // MAX_ROWS)))
-        self.y, self.raw = objective.y[self.rows], solution._point.raw[self.rows]
+        objective, point = solution._problem.objective, solution._point
+        self.design, self.loss, self.f = objective.design, objective.loss, point.f
+        n_rows = len(objective.y)
+        self.is_all = n_rows <= MAX_ROWS
+        self.rows = slice(None) if self.is_all else spread_rows(n_rows, SAMPLE_ROWS)
+        self.y, self.raw = objective.y[self.rows], point.raw[self.rows]
         v = np.ascontiguousarray(objective.row_weights[self.rows])
         self.v = v / v.sum()
         self.values = self.loss.values(self.y, self.raw)
+        self.residual, self.curvature = np.empty(self.raw.shape), np.empty(self.raw.shape)
+        self.loss.evaluate(self.y, self.raw, residual=self.residual, curvature=self.curvature)
+        if not self.is_all:
+            gradient = objective.gradient(point, point.support)
+            self.pull_by_bin = -(objective.design.weights * gradient.T).T
+            self.curvature_by_bin = objective.curvature_by_bin(objective.curvature(point), point.support)
 
     def rise_without(self, j: int) -> float:
-        """The rise of the loss without feature j, the intercept refitted."""
+        """The rise of the loss without feature j, all intercepts refitted."""
         loss, y, v = self.loss, self.y, self.v
         table = self.f[self.design.offsets[j] : self.design.offsets[j + 1]]
         # A row without a bin of the feature has the code one past the last.
         table = np.concatenate([table, np.zeros((1, *table.shape[1:]))])
         without = self.raw - table[self.design.codes[j, self.rows]]
-        shift = loss.refit_intercept(y, without, v, np.zeros(self.raw.shape[1]) if self.raw.ndim == 2 else 0.0)
+        shift = loss.refit_intercept(y, without, v, np.zeros(self.raw.shape[1]))
         return float(v @ (loss.values(y, without + shift) - self.values))
 
 
-class _RowsByBin:
-    """The rows of a sample in the order of their bins of one feature."""
+class _Column:
+    """How the loss changes with the scores of one output, as a function of the bin of one feature.
 
-    def __init__(self, sample: _Sample, j: int):
-        self.loss = sample.loss
-        codes = sample.design.codes[j, sample.rows]
-        order = np.argsort(codes, kind="stable")
-        self.codes = codes[order]
-        self.starts = np.searchsorted(self.codes, np.arange(int(sample.design.n_bins[j]) + 1))
-        self.y, self.raw, self.v, self.values = (a[order] for a in (sample.y, sample.raw, sample.v, sample.values))
+    Where only a sample is at hand, "corrected" bins count with the parabola of all rows and the sample's distance from
+    its own.
+    """
 
-    def rises_if_moved(self, c: int, f, x, pieces, before: int, start: int, after: int) -> np.ndarray:
-        """The rise of the loss if the jump in front of bin `start` were in front of before + 1, …, after - 1."""
-        rows = slice(self.starts[before], self.starts[after])
-        codes = self.codes[rows]
-        other = np.empty(after - before)
-        other[: start - before] = _extended(f, x, pieces, start, after, np.arange(before, start))
-        other[start - before :] = _extended(f, x, pieces, before, start, np.arange(start, after))
-        raw = _moved(self.raw[rows], c, (other - f[before:after])[codes - before])
-        rise = self.v[rows] * (self.loss.values(self.y[rows], raw) - self.values[rows])
-        by_bin = np.bincount(codes - before, rise, minlength=after - before)
-        n_left = start - before
-        # In front of bin k left of the jump: the bins from k to the jump change sides; right of it likewise.
-        to_the_left = np.cumsum(by_bin[1:n_left][::-1])[::-1]
-        to_the_right = np.cumsum(by_bin[n_left:-1])
-        return np.concatenate([to_the_left, [0.0], to_the_right])
+    def __init__(self, sample: _Sample, j: int, c: int):
+        self.sample, self.c = sample, c
+        self.codes = sample.design.codes[j, sample.rows].astype(np.intp)
+        bins = slice(sample.design.offsets[j], sample.design.offsets[j + 1])
+        self.f = np.append(_of_output(sample.f, c)[bins], 0.0)  # a row without a bin has the last code
+        self.residual, self.curvature = _of_output(sample.residual, c), _of_output(sample.curvature, c)
+        self.weight = self._by_bin(sample.v)
+        self.curved = self._by_bin(sample.v * self.curvature)
+        if not sample.is_all:
+            self.pulled = self._by_bin(sample.v * self.residual)
+            self.pull_of_all = np.append(_of_output(sample.pull_by_bin, c)[bins], 0.0)
+            self.curvature_of_all = np.append(_of_output(sample.curvature_by_bin, c)[bins], 0.0)
 
-    def rise_if_one_piece(
-        self, c: int, f: np.ndarray, x: np.ndarray | None, before: int, after: int, slack: float
-    ) -> float:
-        """The rise of the loss if the bins before <= k < after were one constant, or a line in x, for output c.
+    def _by_bin(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.codes, values, minlength=len(self.f))
+
+    def _moved(self, change: np.ndarray) -> np.ndarray:
+        """The scores after a change of each bin."""
+        raw = self.sample.raw
+        if raw.ndim == 1:
+            return raw + change[self.codes]
+        raw = raw.copy()
+        raw[:, self.c] += change[self.codes]
+        return raw
+
+    def _rises(self, change: np.ndarray) -> np.ndarray:
+        """For each row of the sample its part of the loss's rise."""
+        sample = self.sample
+        return sample.v * (sample.loss.values(sample.y, self._moved(change)) - sample.values)
+
+    def _correction(self, change: np.ndarray) -> np.ndarray:
+        """By how much all rows' parabolas rise more than the sample's, by bin."""
+        more_curved, more_pulled = self.curvature_of_all - self.curved, self.pull_of_all - self.pulled
+        return change * (0.5 * change * more_curved - more_pulled)
+
+    def measure(self, change: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(rise by bin, whether it is corrected): a group of bins is where parabolas leave less to the sample."""
+        rises = self._rises(change)
+        by_bin = self._by_bin(rises)
+        if self.sample.is_all:
+            return by_bin, np.zeros(len(by_bin), dtype=bool)
+        by_row = change[self.codes]
+        rest = rises - self.sample.v * by_row * (0.5 * by_row * self.curvature - self.residual)
+        squares, squares_of_rest = (np.bincount(groups, self._by_bin(a * a)) for a in (rises, rest))
+        is_corrected = (squares_of_rest < squares)[groups]
+        return by_bin + np.where(is_corrected, self._correction(change), 0.0), is_corrected
+
+    def rises(self, change: np.ndarray, is_corrected: np.ndarray) -> np.ndarray:
+        """The rise of the loss by bin, if its scores change by so much."""
+        by_bin = self._by_bin(self._rises(change))
+        return by_bin + np.where(is_corrected, self._correction(change), 0.0) if is_corrected.any() else by_bin
+
+    def slopes(self, change: np.ndarray, is_corrected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Minus the derivative of `rises`, and the second, by bin."""
+        sample, z = self.sample, self._moved(change)
+        residual, curvature = np.empty(z.shape), np.empty(z.shape)
+        sample.loss.evaluate(sample.y, z, residual=residual, curvature=curvature)
+        pull, curved = (self._by_bin(sample.v * _of_output(a, self.c)) for a in (residual, curvature))
+        if is_corrected.any():
+            more = self.curvature_of_all - self.curved
+            pull = np.where(is_corrected, pull + self.pull_of_all - self.pulled - more * change, pull)
+            curved = np.where(is_corrected, np.maximum(curved + more, 0.1 * self.curvature_of_all), curved)
+        return pull, curved
+
+    def rise_without_table(self) -> float:
+        """The rise of the loss without the table, the intercept refitted: with one constant in its place."""
+        windows, no_line = np.zeros(len(self.f), dtype=np.intp), np.zeros(len(self.f))
+        return float(self._rises_if_one_piece(windows, no_line, slack=0.0, enough=1e-10)[0])
+
+    def rises_if_moved(self, pieces: _Pieces) -> list[np.ndarray]:
+        """For each jump the rise of the loss if it were at each of the places between its neighbours."""
+        groups = np.full(len(self.f), len(pieces.first))
+        groups[: len(pieces.f)] = pieces.piece_of
+        to_before, to_behind = np.zeros(len(self.f)), np.zeros(len(self.f))
+        to_before[: len(pieces.f)] = pieces.change_to_neighbour(-1)
+        to_behind[: len(pieces.f)] = pieces.change_to_neighbour(1)
+        rise_before, rise_behind = (self.measure(change, groups)[0] for change in (to_before, to_behind))
+        return [
+            # In front of bin k left of the jump: the bins from k to the jump change sides; right of it likewise.
+            np.concatenate([
+                np.cumsum(rise_behind[before + 1 : start][::-1])[::-1], [0.0], np.cumsum(rise_before[start : after - 1])
+            ])
+            for before, start, after in zip(pieces.starts[:-2], pieces.starts[1:-1], pieces.starts[2:], strict=True)
+        ]  # fmt: skip
+
+    def rises_without(self, pieces: _Pieces, slack: float) -> np.ndarray:
+        """For each jump the rise of the loss if the two pieces beside it were one constant, or line.
 
         To a hundredth of itself, or of the slack within which losses count as equal.
         """
-        rows = slice(self.starts[before], self.starts[after])
-        y, raw, v, codes = self.y[rows], self.raw[rows], self.v[rows], self.codes[rows]
-        if not v.any():
-            return 0.0
-        # A constant, and a line of mean zero.
-        line = None if x is None else x[codes]
-        line = None if line is None or np.ptp(line) == 0 else line - (v @ line) / v.sum()
-        old = float(v @ self.values[rows])
-        # Begin with the piece that is nearest to the two.
-        own = f[codes]
-        z = _moved(raw, c, _piece(line, _solve(line, v, v * own)) - own)
-        value = self.loss.value(y, z, v)
+        n_jumps = len(pieces.first) - 1
+        rises = np.zeros(n_jumps)
+        for parity in (0, 1):  # every other jump: no piece is beside two of them
+            jumps = np.arange(parity, n_jumps, 2)
+            if not len(jumps):
+                continue
+            window_of_piece = np.full(len(pieces.first) + 1, len(jumps))
+            window_of_piece[jumps] = window_of_piece[jumps + 1] = np.arange(len(jumps))
+            windows = np.full(len(self.f), len(jumps))
+            windows[: len(pieces.f)] = window_of_piece[pieces.piece_of]
+            line = np.zeros(len(self.f))
+            line[: len(pieces.f)] = pieces.x
+            # One line only where one of the two was one, and where it has rows at more than one position.
+            lined = np.append(pieces.is_line[jumps] | pieces.is_line[jumps + 1], False)
+            line = np.where(lined[windows], line, 0.0)
+            # The last window is that of the bins which are in none.
+            rises[jumps] = self._rises_if_one_piece(windows, line, slack)[: len(jumps)]
+        return rises
+
+    def _rises_if_one_piece(
+        self, windows: np.ndarray, line: np.ndarray, slack: float, enough: float = ENOUGH
+    ) -> np.ndarray:
+        """For each window of bins the rise of the loss if it had one constant, or one line where line is not 0."""
+
+        def total(values):
+            return np.bincount(windows, values)
+
+        # A line of mean zero; with one position alone there is none.
+        line = line - (total(self.weight * line) / np.maximum(total(self.weight), 1e-300))[windows]
+        line[np.abs(line) <= 1e-12 * np.abs(line).max(initial=0.0)] = 0.0
+
+        def solved(h, pull):
+            """The piece that minimises sum h z^2 / 2 - pull z, by bin."""
+            a, b, d = total(h), total(h * line), total(h * line * line)
+            floor = 1e-12 * (a + d) + 1e-300
+            a, d = a + floor, d + floor
+            p, q = total(pull), total(pull * line)
+            determinant = a * d - b * b
+            determinant = np.where(determinant > 0, determinant, 1e-300)
+            return ((d * p - b * q) / determinant)[windows] + line * ((a * q - b * p) / determinant)[windows]
+
+        # Begin with the piece that is nearest to what is there.
+        change = solved(self.weight, self.weight * self.f) - self.f
+        rise, is_corrected = self.measure(change, windows)
+        value = total(rise)
         for _ in range(MAX_NEWTON):
-            residual, curvature = np.empty(z.shape), np.empty(z.shape)
-            self.loss.evaluate(y, z, residual=residual, curvature=curvature)
-            if not curvature.any():
-                curvature = self.loss.majorized_curvature(y, z)
-            if z.ndim == 2:
-                residual, curvature = residual[:, c], curvature[:, c]
-            pull = v * residual
-            step = _solve(line, v * curvature, pull)
-            if np.sum(pull * _piece(line, step)) <= ENOUGH * max(value - old, slack):
+            pull, curved = self.slopes(change, is_corrected)
+            if (total(curved) <= 0).any():
+                curved = np.where((total(curved) <= 0)[windows], self._majorized(change), curved)
+            step = solved(curved, pull)
+            is_open = total(pull * step) > enough * np.maximum(value, slack)
+            if not is_open.any():
                 break
             for _halving in range(MAX_HALVINGS):
-                trial = _moved(z, c, _piece(line, step))
-                trial_value = self.loss.value(y, trial, v)
-                if trial_value < value:
+                trial = np.where(is_open[windows], change + step, change)
+                trial_value = np.where(is_open, total(self.rises(trial, is_corrected)), value)
+                is_lower = trial_value < value
+                change, value = np.where(is_lower[windows], trial, change), np.where(is_lower, trial_value, value)
+                is_open &= ~is_lower
+                if not is_open.any():
                     break
                 step = step / 2
-            else:
-                break
-            z, value = trial, trial_value
-        return value - old
+        return value
+
+    def _majorized(self, change: np.ndarray) -> np.ndarray:
+        """The curvature of parabolas above the loss, by bin."""
+        above = self.sample.loss.majorized_curvature(self.sample.y, self._moved(change))
+        return np.zeros(len(self.f)) if above is None else self._by_bin(self.sample.v * _of_output(above, self.c))
 
 
-def _moved(raw: np.ndarray, c: int, by: np.ndarray) -> np.ndarray:
-    """The scores with something added to output c."""
-    if raw.ndim == 1:
-        return raw + by
-    raw = raw.copy()
-    raw[:, c] += by
-    return raw
-
-
-def _extended(f, x, pieces, first: int, last: int, bins: np.ndarray) -> np.ndarray:
-    """The piece on the bins first <= k < last, a constant or a line, at other bins."""
-    width = x[last - 1] - x[first]
-    slope = (f[last - 1] - f[first]) / width if pieces[first] % 2 and width > 0 else 0.0
-    return f[first] + slope * (x[bins] - x[first])
-
-
-def _piece(line: np.ndarray | None, coordinates: np.ndarray) -> np.ndarray | float:
-    """A constant, or a constant and a multiple of a line."""
-    return coordinates[0] if line is None else coordinates[0] + coordinates[1] * line
-
-
-def _solve(line: np.ndarray | None, h: np.ndarray, pull: np.ndarray) -> np.ndarray:
-    """The constant (and the multiple of a line) that minimises sum h z^2 / 2 - pull z, z the piece."""
-    if line is None:
-        return np.array([pull.sum() / (h.sum() * (1 + 1e-12) + 1e-300)])
-    weighted = h * line
-    hessian = np.array([[h.sum(), weighted.sum()], [weighted.sum(), weighted @ line]])
-    hessian[np.diag_indices_from(hessian)] += 1e-12 * np.trace(hessian) + 1e-300
-    return np.linalg.solve(hessian, [pull.sum(), pull @ line])
+def _of_output(values: np.ndarray, c: int) -> np.ndarray:
+    return values if values.ndim == 1 else values[:, c]

@@ -20,6 +20,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import rbr
+from rbr import jumps
 from rbr.from_solution import snapped
 from rbr.losses import LOSSES, get_loss
 from rbr.model import AdditiveModel
@@ -382,6 +383,31 @@ def test_loss_without_a_jump_where_classes_separate(shape):
         expected = (result.fun + rest) / len(y)
         assert jump.loss_without == pytest.approx(expected, rel=0.02)
         assert shape == "linear" or expected > 4 * model.training_loss
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "huber"])
+def test_a_sample_and_parabolas_say_of_jumps_what_all_rows_say(loss, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.random((40_000, 3))
+    z = np.sin(6 * X[:, 0]) + (X[:, 1] > 0.3) - 0.5
+    y = {
+        "squared_error": lambda: z + rng.normal(size=len(z)),
+        "huber": lambda: z + rng.standard_t(2, size=len(z)),
+        "log_loss": lambda: (rng.random(len(z)) < 1 / (1 + np.exp(-2 * z))).astype(float),
+        "poisson": lambda: rng.poisson(np.exp(z)).astype(float),
+    }[loss]()
+    binner, B, s, of_all = fit(X, y, loss, max_bins=64)
+    monkeypatch.setattr(jumps, "MAX_ROWS", 10_000)
+    monkeypatch.setattr(jumps, "SAMPLE_ROWS", 4000)
+    by_sample = AdditiveModel.from_solution(binner, B, s, loss=loss)
+    one, other = of_all.jumps(), by_sample.jumps()
+    assert len(one) == len(other) >= 7
+    widths = [[jump.high - jump.low for jump in model.jumps()] for model in (of_all, by_sample)]
+    assert np.mean(widths[1]) == pytest.approx(np.mean(widths[0]), rel=0.1)
+    rises = [np.array([jump.loss_without for jump in model.jumps()]) - s.loss for model in (of_all, by_sample)]
+    np.testing.assert_allclose(rises[1], rises[0], rtol=0.1, atol=0.1 * jumps.EQUALLY_GOOD / len(y))
+    drops = [[row.loss_drop for row in model.importances] for model in (of_all, by_sample)]
+    np.testing.assert_allclose(drops[1], drops[0], rtol=0.05)
 
 
 def test_jumps_of_lines_move_along_their_lines():
