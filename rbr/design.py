@@ -16,7 +16,8 @@ import numpy as np
 
 from rbr._backend import kernels
 from rbr.checks import check_choice, check_int, check_nonnegative, check_offsets, check_vector
-from rbr.parallel import over_ranges
+from rbr.parallel import RANGES_PER_THREAD, over_ranges
+from rbr.ragged import bins_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -28,6 +29,13 @@ MIN_ENTRIES_PER_THREAD = 100_000
 
 # A tenth of a second or so: no call of a kernel keeps Ctrl-C waiting for long.
 MAX_ENTRIES_PER_CALL = 100_000_000
+
+# Sums by bin are those of stretches of rows, added in their order: a multiple of so many rows (whose values stay in a
+# core's second cache), and at most so many stretches.
+ROWS_PER_STRETCH = 1 << 16
+MAX_STRETCHES = 32
+# The kernel takes so many features over the rows together.
+TOGETHER = 4
 
 
 class BinnedMatrix:
@@ -210,7 +218,7 @@ class BinnedMatrix:
         features = self._check_features(features)
         out = np.empty((len(columns), self.n_rows))
         for column, row_sums in zip(columns, out, strict=True):
-            self._deal(
+            _deal(
                 kernels().matvec,
                 self.n_rows,
                 n_threads,
@@ -241,13 +249,7 @@ class BinnedMatrix:
         distinct, times = np.unique(features, return_counts=True)
         out = np.zeros((len(columns), self.n_coef))
         for column, bin_sums in zip(columns, out, strict=True):
-            self._deal(
-                kernels().rmatvec,
-                len(distinct),
-                n_threads,
-                len(distinct) * self.n_rows,
-                *(self.codes, self.offsets, distinct, column, 0, self.n_rows, bin_sums),
-            )
+            _sum_by_bin(self.codes, self.offsets, distinct, column, bin_sums, n_threads)
             for j, n_times in zip(distinct[times > 1], times[times > 1], strict=True):
                 bin_sums[self.offsets[j] : self.offsets[j + 1]] *= n_times
         return out[0] if is_vector else out.T
@@ -288,7 +290,7 @@ class BinnedMatrix:
         out_offsets = np.append(0, np.cumsum(self.n_bins[features]))
         out = np.empty((out_offsets[-1], out_offsets[-1]))
         n_pairs = len(features) * (len(features) + 1) // 2
-        self._deal(
+        _deal(
             kernels().gram,
             n_pairs,
             n_threads,
@@ -337,12 +339,45 @@ class BinnedMatrix:
             )
         return np.ascontiguousarray(given, dtype=np.int64)
 
-    @staticmethod
-    def _deal(kernel: Callable[..., None], n_items: int, n_threads: int, n_entries: int, *args: Any) -> None:
-        """Run a kernel on as many threads as asked for and as the work is worth."""
-        n_threads = min(check_int(n_threads, "n_threads", 1), 1 + n_entries // MIN_ENTRIES_PER_THREAD)
-        per_call = max(1, n_items * MAX_ENTRIES_PER_CALL // max(n_entries, 1))
-        over_ranges(kernel, n_items, n_threads, *args, per_call=per_call)
+
+def _deal(kernel: Callable[..., None], n_items: int, n_threads: int, n_entries: int, *args: Any) -> None:
+    """Run a kernel on ranges of its items."""
+    per_call = max(1, n_items * MAX_ENTRIES_PER_CALL // max(n_entries, 1))
+    over_ranges(kernel, n_items, _worth(n_threads, n_entries), *args, per_call=per_call)
+
+
+def _worth(n_threads: int, n_entries: int) -> int:
+    """As many threads as asked for and as the work is worth."""
+    return min(check_int(n_threads, "n_threads", 1), 1 + n_entries // MIN_ENTRIES_PER_THREAD)
+
+
+def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: np.ndarray, n_threads: int) -> None:
+    """Add to `out`, for each bin of each listed feature, the sum of values over its rows.
+
+    What threads are given are stretches of rows, of all features or, where there are few stretches, of some.
+    """
+    n_rows, n_listed = codes.shape[1], len(features)
+    length = ROWS_PER_STRETCH * max(1, -(-n_rows // (ROWS_PER_STRETCH * MAX_STRETCHES)))
+    starts = range(0, n_rows, length)
+    sums = out[None] if len(starts) <= 1 else np.zeros((len(starts), len(out)))
+    n_threads = _worth(n_threads, n_rows * n_listed)
+    n_parts = 1 if n_threads == 1 else -(-RANGES_PER_THREAD * n_threads // max(len(starts), 1))
+    width = TOGETHER * max(1, -(-n_listed // (TOGETHER * n_parts)))
+    firsts = range(0, n_listed, min(width, max(1, MAX_ENTRIES_PER_CALL // max(min(length, n_rows), 1))))
+
+    def sum_parts(first: int, last: int) -> None:
+        for part in range(first, last):
+            stretch, group = divmod(part, len(firsts))
+            start, feature = starts[stretch], firsts[group]
+            kernels().rmatvec(
+                *(codes, offsets, features, values, start, min(start + length, n_rows), sums[stretch]),
+                *(feature, min(feature + firsts.step, n_listed)),
+            )
+
+    _deal(sum_parts, len(starts) * len(firsts), n_threads, n_rows * n_listed)
+    if len(starts) > 1:
+        bins = bins_of(features, offsets)
+        out[bins] += sums[:, bins].sum(axis=0)
 
 
 def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight, n_threads: int = 1) -> np.ndarray:
@@ -357,8 +392,7 @@ def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight, n_threads: in
         row_weights = np.ldexp(row_weights, -exponent)
     sums = np.zeros(offsets[-1])
     all_features = np.arange(n_features, dtype=np.int64)
-    fields = codes, offsets, all_features, row_weights, 0, n_rows, sums
-    BinnedMatrix._deal(kernels().rmatvec, n_features, n_threads, codes.size, *fields)
+    _sum_by_bin(codes, offsets, all_features, row_weights, sums, n_threads)
     n_bins = np.diff(offsets)
     totals = np.add.reduceat(sums, offsets[:-1]) if n_features else np.empty(0)
     has_rows = totals > 0

@@ -176,7 +176,7 @@ class GramObjective(Objective):
         self.n_gradients += 1
         product = self._times(point.f, point.support)
         sums = self._target - (point.intercept - self._origin) * self._masses - product
-        gradient = self._as_gradient(sums[None], np.arange(self.design.n_features))
+        gradient = self._as_gradient(sums, np.arange(self.design.n_features))
         if features is not None:
             others = np.ones(len(gradient), dtype=bool)
             others[bins_of(features, self.design.offsets)] = False

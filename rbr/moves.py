@@ -15,7 +15,7 @@ import numpy as np
 from rbr.constraints import SHAPES
 from rbr.objective import Point
 from rbr.ragged import bins_of
-from rbr.refit import piece_basis, used_features
+from rbr.refit import piece_basis, ridge, used_features
 
 _FREQUENCY = SHAPES.index("frequency")
 _WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
@@ -48,12 +48,13 @@ class Shift:
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Tables and pieces to refit, and the change that made them."""
+    """Tables and pieces to refit, the change that made them, and by how much it promises to lower the objective."""
 
     change: Swap | Entry | Shift | tuple[Shift, ...] | None
     f: np.ndarray
     support: np.ndarray
     labels: np.ndarray
+    promise: float = np.nan
 
 
 def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
@@ -101,7 +102,7 @@ def _best_to_enter(
 
 
 def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray) -> Proposal | None:
-    """The pieces of all used tables searched anew, each with the others held; None if they come out the same.
+    """The pieces of all used tables searched anew, each with the others held; None if there are none to be searched.
 
     The proximal step searches in the geometry of the weights and with a bound on the curvature. Here every bin has its
     own curvature: the loss is near a parabola in each (as in `shifts`), and the best pieces under it are a proximal
@@ -126,12 +127,19 @@ def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray)
     found = geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
     pieces, f = labels.copy(), point.f.copy()
     pieces[bins], f[bins] = found.labels[bins], found.f[bins]
-    if np.array_equal(pieces, labels):
-        return None
+    support = used_features(constraints, pieces)
+    tables = np.repeat(np.arange(len(searched)), constraints.n_bins[searched])
+    promise = problem.cost(labels, point.support) - problem.cost(pieces, support)
+    for sign, table in ((1.0, point.f[bins]), (-1.0, f[bins])):
+        miss = table - target[bins]
+        # What all bins of a table have in common the intercept takes.
+        miss -= (np.bincount(tables, by_bin * miss) / np.maximum(np.bincount(tables, by_bin), 1e-300))[tables]
+        promise += 0.5 * sign * float(by_bin @ miss**2)
     # Searched in another geometry, they have mean zero there; here they shall have it too.
     means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
     f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
-    return Proposal(None, f, used_features(constraints, pieces), pieces)
+    promise += ridge(point.f, constraints.weights, problem.alpha) - ridge(f, constraints.weights, problem.alpha)
+    return Proposal(None, f, support, pieces, promise)
 
 
 def shifts(problem, point: Point, labels: np.ndarray, gradient: np.ndarray, least: float = 0.0) -> Iterator[Proposal]:

@@ -9,6 +9,7 @@ Looks at: rbr.design, rbr.losses, the kernels.  Seen by: rbr.solver, rbr.refit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,13 +22,16 @@ from rbr.ragged import bins_of
 ROWS_PER_BLOCK = 1 << 16
 
 
+@lru_cache(maxsize=4)
 def spread_rows(n_rows: int, n_sample: int) -> np.ndarray:
     """Ascending indices of a sample: of each of n_sample stretches of rows one, by a draw that is always the same.
 
     Every stretch of sorted rows is represented, and rows with a period are not met in step with it.
     """
     cuts = np.arange(n_sample + 1) * n_rows // n_sample
-    return cuts[:-1] + np.random.default_rng(0).integers(np.diff(cuts))
+    rows = cuts[:-1] + np.random.default_rng(0).integers(np.diff(cuts))
+    rows.flags.writeable = False  # who asks again gets the same array
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +113,7 @@ class Objective:
             start = loss.constant_start(y, v, self.offset)
             if not len(support):
                 raw += start
-                return Point(f, support, start, raw, loss.value(y, raw, v))
+                return Point(f, support, start, raw, loss.value(y, raw, v, self.n_threads))
         intercept, value = loss.settle(y, raw, v, start, self.n_threads)
         return Point(f, support, intercept, raw, value)
 
@@ -117,7 +121,7 @@ class Objective:
         """-(1 / w_jk) * sum of v_i residual_i over the rows of bin k, 0 where w_jk = 0; of given features if asked."""
         features = np.arange(self.design.n_features) if features is None else features
         self.n_gradients += 1
-        return self._sums_of_residual(self._weighted_residual(point.raw), features)
+        return self._gradient_of(self._weighted_residual(point.raw), features)
 
     def lazy_gradient(self, point: Point) -> LazyGradient:
         """The gradient at a point, whose columns are summed when they are first asked for."""
@@ -141,36 +145,19 @@ class Objective:
         residual.T[...] *= self.row_weights
         return residual
 
-    def _sums_of_residual(self, residual: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """The gradient's columns of some features, from the weighted residual."""
-        sums = np.zeros((self.n_outputs, self.design.n_coef))
-        for rows in self._blocks():
-            self._add_block_by_bin(residual, rows, features, sums)
-        self.n_columns_read += len(features)
-        return self._as_gradient(sums, features)
-
-    def _add_block_by_bin(self, residual, rows: slice, features: np.ndarray, sums: np.ndarray) -> None:
-        """Add a block of rows to the sums by bin of some features, for each output."""
-        design = self.design
-        n_threads = self.n_threads if (rows.stop - rows.start) * len(features) >= 200_000 else 1
-        for column, out in zip(np.atleast_2d(residual.T), sums, strict=True):
-            over_ranges(
-                kernels().rmatvec,
-                len(features),
-                n_threads,
-                *(design.codes, design.offsets, features, column, rows.start, rows.stop, out),
-                per_call=max(1, MAX_ENTRIES_PER_CALL // (rows.stop - rows.start)),
-            )
+    def _gradient_of(self, residual: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The gradient's columns of some features, zero elsewhere, from the weighted residual."""
+        return self._as_gradient(self.bin_sums(residual, features), features)
 
     def _as_gradient(self, sums: np.ndarray, features: np.ndarray) -> np.ndarray:
         """Sums by bin over the weights, with the sign of a gradient; `sums`, zero but for some features, is used up."""
-        weights, n_features = self.design.weights, self.design.n_features
+        weights = self.design.weights
         bins: slice | np.ndarray = slice(None)
-        if len(features) < n_features // 2:
+        if len(features) < self.design.n_features // 2:
             bins = bins_of(features, self.design.offsets)
-        given, w = sums[:, bins], weights[bins]
-        sums[:, bins] = np.divide(-given, w, out=np.zeros_like(given), where=w > 0)
-        return sums[0] if self.n_outputs == 1 else np.ascontiguousarray(sums.T)
+        given, w = sums[bins].T, weights[bins]
+        sums[bins] = np.divide(-given, w, out=np.zeros_like(given), where=w > 0).T
+        return sums if self.n_outputs == 1 else np.ascontiguousarray(sums)
 
     def curvature(self, point: Point, majorize: bool = False, rows: np.ndarray | None = None) -> np.ndarray | None:
         """v_i times the second derivative of the loss in row i: (n_rows,) or, per output, (n_rows, n_outputs).
@@ -301,6 +288,6 @@ class LazyGradient:
         if not len(features):
             return
         objective = self._objective
-        gradient = objective._sums_of_residual(self.residual, features)
+        gradient = objective._gradient_of(self.residual, features)
         self.values = self.values + gradient if self.is_read.any() else gradient + 0.0
         self.is_read[features] = True

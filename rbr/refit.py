@@ -162,11 +162,13 @@ def refit(
     tol: float,
     max_newton: int,
     target: float = np.inf,
+    enough: float = 0.0,
 ) -> tuple[Point, np.ndarray]:
     """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
 
     Stops when a gradient step of the given size within the pieces would move the tables by at most
-    tol * ||f||_w, or when twice the decrease that a Newton step promises would not reach the target for loss + ridge.
+    tol * ||f||_w, when twice the decrease that a Newton step promises would not reach the target for loss + ridge, or
+    when the next one can be expected to gain less than is `enough`.
     Returns the point and its labels; monotone tables may have merged pieces.
     """
     if not len(point.support):
@@ -188,6 +190,8 @@ def refit(
             space.be_exact()
         last_descent = descent
         point, labels, value = trial
+        if SLOW * descent < enough:
+            break
     return point, labels
 
 

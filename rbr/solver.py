@@ -43,9 +43,9 @@ KNOWN_DISPERSION = ("log_loss", "multinomial", "poisson")
 # New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and so much
 # that separable classes, whose loss falls for ever, come to an end.
 DESCENT = 1e-10
-# With many rows a single move must be worth so many units of log-likelihood, or this part of the objective: twice as
-# many units pass for equally good (rbr.jumps), and each move costs passes over all rows.
-MOVE_PAYS, MOVE_PAYS_RELATIVE = 1.0, 1e-5
+# With many rows new pieces, a single move and a further Newton step must be worth so many units of log-likelihood, or
+# this part of the objective: twice as many units pass for equally good (rbr.jumps), and each costs passes over rows.
+PASS_PAYS, PASS_PAYS_RELATIVE = 1.0, 1e-5
 MAX_STEP_HALVINGS = 12
 NEWTON_PER_PROPOSAL = 2
 # Residuals that are so many times as dispersed as the noise still hold signal.
@@ -188,6 +188,10 @@ class Problem:
     def value(self, point: Point, labels: np.ndarray) -> float:
         return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
 
+    def worth_a_pass(self, value: float) -> float:
+        """What a change must gain with many rows, where trying it costs passes over all of them; 0 with few."""
+        return min(PASS_PAYS * self.scale, PASS_PAYS_RELATIVE * abs(value)) if self.is_large else 0.0
+
     @cached_property
     def _constant_curvature(self) -> float:
         """The mean curvature at the constant model, of the output where it is largest."""
@@ -226,7 +230,17 @@ class Problem:
         bound = self.objective.loss.curvature_bound()
         return 1.0 / (float(stretch) * (self._constant_curvature if bound is None else bound))
 
-    def improve(self, proposal: Proposal | Prox, intercept, *, step: float, n_newton: int, tol: float, target=np.inf):
+    def improve(
+        self,
+        proposal: Proposal | Prox,
+        intercept,
+        *,
+        step: float,
+        n_newton: int,
+        tol: float,
+        target: float = np.inf,
+        enough: float = 0.0,
+    ) -> tuple[Point, np.ndarray, float]:
         """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
         # The point is refit's alone, so that its raw scores are gone when there are better ones.
         point, labels = refit(
@@ -239,6 +253,7 @@ class Problem:
             tol=tol,
             max_newton=n_newton,
             target=target - self.cost(proposal.labels, proposal.support),
+            enough=enough,
         )
         return point, labels, self.value(point, labels)
 
@@ -308,10 +323,11 @@ def _run_auto(
     value = problem.value(point, labels)
     least_descent = DESCENT * abs(value)
 
-    def accept(proposal, n_newton, by_at_least=least_descent):
+    def accept(proposal, n_newton, by_at_least=least_descent, enough=0.0):
         """The refitted proposal if the objective falls by enough, else None."""
         target = value - by_at_least
-        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, tol=0.1 * tol, target=target)
+        until = {"tol": 0.1 * tol, "target": target, "enough": enough}
+        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, **until)
         return new if new[-1] < target else None
 
     for iteration in range(max_iter + 1):
@@ -319,6 +335,7 @@ def _run_auto(
         nearly_still = tol * max(norm(point.f, weights), 1e-12)
         growing = constraints.with_max_features(_at_a_time(constraints, point))
         new, refused = None, []
+        pays, pieces_pay = problem.worth_a_pass(value), True
         for halving in range(MAX_STEP_HALVINGS + 1):
             found, residual = problem.step_from(gradient, step, growing)
             if residual <= nearly_still and growing.max_features != limit:
@@ -334,19 +351,23 @@ def _run_auto(
                 # only what is surely its own; at the final price it would buy pieces for what others explain later.
                 careful, _ = problem.step_from(gradient, longest, growing, loudness)
                 if not np.array_equal(careful.labels, labels):
-                    new = accept(careful, NEWTON_PER_PROPOSAL)
+                    new = accept(careful, NEWTON_PER_PROPOSAL, enough=pays)
                     if new is not None:
                         break
             may_search = problem.is_large or problem.is_flat
             if may_search and halving == 0 and np.array_equal(found.support, point.support):
                 searched = resegmented(problem, point, labels, gradient.of_used)
-                new = None if searched is None else accept(searched, NEWTON_PER_PROPOSAL)
+                if searched is not None:
+                    pieces_pay = searched.promise > 0 and 2 * searched.promise >= pays
+                    new = accept(searched, NEWTON_PER_PROPOSAL, enough=pays) if pieces_pay else None
                 if new is not None:
                     break
             if np.array_equal(found.labels, labels):
                 new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, by_at_least=0.0)
+            elif problem.is_large and not pieces_pay and np.array_equal(found.support, point.support):
+                pass  # the best pieces of all promise too little, so these do
             elif not any(np.array_equal(found.labels, other) for other in refused):
-                new = accept(found, NEWTON_PER_PROPOSAL)
+                new = accept(found, NEWTON_PER_PROPOSAL, enough=pays)
                 refused.append(found.labels)
             if new is not None:
                 break
@@ -354,11 +375,10 @@ def _run_auto(
         if stop:
             break
         if new is None and with_moves:
-            least = least_descent
-            if problem.is_large:
-                least = max(least, min(MOVE_PAYS * problem.scale, MOVE_PAYS_RELATIVE * abs(value)))
-            moves = single_moves(problem, gradient, labels, step, least)
-            new = next((n for n in (accept(move, NEWTON_PER_MOVE, least) for move in moves) if n is not None), None)
+            least = max(least_descent, pays)
+            moves = single_moves(problem, gradient, labels, step, least, pieces_pay)
+            tried = (accept(move, NEWTON_PER_MOVE, least, enough=pays) for move in moves)
+            new = next((n for n in tried if n is not None), None)
         if new is None:
             break
         point, labels, value = new
@@ -367,11 +387,12 @@ def _run_auto(
 
 
 def single_moves(
-    problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float, least: float
+    problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float, least: float, pieces_pay: bool
 ) -> Iterator[Proposal]:
     """What is tried when the proximal step proposes nothing new: jumps to better places, then other features."""
     point = gradient.point
-    yield from islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED)
+    if pieces_pay:
+        yield from islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED)
     if len(point.support) == problem.constraints.n_features:
         return
     if len(point.support) == problem.constraints.max_features:

@@ -191,6 +191,23 @@ def test_threads_do_not_change_a_bit(dtype, n_bins, n_features, backend, threads
         assert_same_bits(B.gram(chosen, values, n_threads=n_threads), B.gram(chosen, values))
 
 
+@pytest.mark.parametrize("most", [3, 32])
+def test_sums_over_stretches_of_rows_are_those_over_all(most, monkeypatch, threads_for_any_size):
+    B = random_matrix(13, 30_011, 40)
+    values = np.random.default_rng(2).normal(size=B.n_rows)
+    some = [11, 0, 5]
+    whole = B.rmatvec(values), B.rmatvec(values, some)
+    monkeypatch.setattr(design, "ROWS_PER_STRETCH", 2048)
+    monkeypatch.setattr(design, "MAX_STRETCHES", most)
+    one_thread = B.rmatvec(values), B.rmatvec(values, some)
+    for actual, expected in zip(one_thread, whole, strict=True):
+        assert_close(actual, expected)
+        assert (actual != expected).any()  # added up in another order
+    for n_threads in (2, 7):
+        assert_same_bits(B.rmatvec(values, n_threads=n_threads), one_thread[0])
+        assert_same_bits(B.rmatvec(values, some, n_threads=n_threads), one_thread[1])
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("n_bins", [1, 2, 40, 255])
 @pytest.mark.parametrize("n_features", [1, 2, 5, 11])

@@ -167,8 +167,8 @@ def test_a_single_move_must_pay(monkeypatch):
     y = make_target("log_loss", design, seed=1, strength=2.0)
     gains = {}
     for least in (0.0, 1e-4):
-        monkeypatch.setattr(solver_module, "MOVE_PAYS", np.inf if least else 0.0)
-        monkeypatch.setattr(solver_module, "MOVE_PAYS_RELATIVE", least)
+        monkeypatch.setattr(solver_module, "PASS_PAYS", np.inf if least else 0.0)
+        monkeypatch.setattr(solver_module, "PASS_PAYS_RELATIVE", least)
         s = rbr.solve(design, y, loss="log_loss", constraints=Constraints(max_segments=6, jump_cost=0.1))
         assert s.converged
         # A move follows on an iterate at which the step proposes nothing.
@@ -176,3 +176,27 @@ def test_a_single_move_must_pay(monkeypatch):
         gains[least] = -np.diff(s.loss_path)[still] / s.loss_path[:-1][still]
     assert (gains[0.0] < 1e-4).any()
     assert len(gains[1e-4]) and (gains[1e-4] >= 1e-4).all()
+
+
+@pytest.mark.usefixtures("many")
+def test_pieces_that_promise_too_little_are_not_tried(monkeypatch):
+    design = design_of(seed=1)
+    y = make_target("log_loss", design, seed=1, strength=2.0)
+    n_tried, improve = 0, solver_module.Problem.improve
+
+    def counted(*args, **kwargs):
+        nonlocal n_tried
+        n_tried += 1
+        return improve(*args, **kwargs)
+
+    monkeypatch.setattr(solver_module.Problem, "improve", counted)
+    tried, losses = {}, {}
+    for least in (0.0, 1e-3):
+        monkeypatch.setattr(solver_module, "PASS_PAYS", np.inf if least else 0.0)
+        monkeypatch.setattr(solver_module, "PASS_PAYS_RELATIVE", least)
+        n_tried = 0
+        s = rbr.solve(design, y, loss="log_loss", constraints=Constraints(max_segments=6, jump_cost=0.1))
+        assert s.converged and is_fixed_point(s)
+        tried[least], losses[least] = n_tried, s.loss_path[-1]
+    assert tried[1e-3] < tried[0.0]
+    assert losses[1e-3] <= losses[0.0] * (1 + 5e-3)

@@ -11,7 +11,7 @@ from problems import make_design, make_target
 import rbr
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
-from rbr.moves import Entry, Shift, Swap, _prefix_errors, entries, shifts, swaps
+from rbr.moves import Entry, Shift, Swap, _prefix_errors, entries, resegmented, shifts, swaps
 
 
 def stopped(design, y, constraints, **options):
@@ -181,3 +181,22 @@ def test_prefix_errors_are_those_of_least_squares(is_line):
         degree = int(is_line and k > 1)
         fit = np.polyval(np.polyfit(x[:k], u[:k], degree, w=np.sqrt(w[:k])), x[:k])
         assert error == pytest.approx(w[:k] @ (u[:k] - fit) ** 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["constant", "linear", "mixed", "levels"])
+@pytest.mark.parametrize("alpha", [0.0, 0.01])
+def test_pieces_searched_anew_promise_what_they_gain(shape, alpha):
+    """Exactly for squared error and one feature, whose loss is a parabola in each bin."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.random(24))
+    codes = np.minimum(rng.integers(0, 24, 600), rng.integers(0, 24, 600))
+    design = BinnedMatrix(codes[None], [0, 24], positions=x)
+    y = np.sin(8 * x[codes]) + rng.normal(size=600)
+    constraints = Constraints(None, 5, shape=shape, jump_cost=0.2)
+    problem, point, labels = stopped(design, y, constraints, alpha=alpha, step_size=0.3)
+    gradient = problem.objective.gradient(point)
+    found = resegmented(problem, point, labels, gradient)
+    before = problem.value(point, labels)
+    after = problem.value(problem.objective.point(found.f, found.support), found.labels)
+    assert found.promise == pytest.approx(before - after, abs=1e-12)
+    assert found.promise > 1e-3

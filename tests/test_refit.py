@@ -160,6 +160,20 @@ def test_a_rough_hessian_has_the_blocks_of_all_rows_and_is_positive(shape, monke
     assert np.abs(hessian - exact).max() <= 0.2 * np.abs(exact).max()
 
 
+def test_a_refit_ends_when_the_next_step_would_gain_less_than_is_enough():
+    design = make_design()
+    objective = make_objective(design, make_target("log_loss", design), "log_loss", None, None, 1)
+    bound = Constraints(3, 4).bind(design.offsets, design.weights)
+    found = bound.prox(-objective.gradient(objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))), 1, 0)
+    steps = []
+    for enough in (0.0, 1e-6, np.inf):
+        objective.n_newton_steps = 0
+        point = objective.point(found.f, found.support)
+        refit(objective, bound, point, found.labels, alpha=0.0, step=1.0, tol=0.0, max_newton=6, enough=enough)
+        steps.append(objective.n_newton_steps)
+    assert steps[0] > steps[1] > steps[2] == 1
+
+
 def test_a_level_that_the_sample_lacks_does_not_hold_up_a_refit(monkeypatch):
     design = with_a_rare_level()
     y = make_target("log_loss", design, strength=2.0)

@@ -112,13 +112,14 @@ def log_loss_sums(
     z,  # IN  (n_rows,): raw scores
     v,  # IN  (n_rows,): weights
     c,  # IN  added to every score
-    out,  # OUT (n_blocks, 5), the blocks first <= b < last
+    out,  # OUT (n_blocks, 6), the blocks first <= b < last
     first,
     last,
 ):
     """Weighted sums over blocks of 8192 rows, at the scores z + c.
 
-    Of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the loss.
+    Of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the loss; of its third
+    derivative.
     """
     for b in range(first, last):
         rows = slice(b * losses.ROWS_PER_SUM, (b + 1) * losses.ROWS_PER_SUM)
@@ -126,7 +127,8 @@ def log_loss_sums(
         pull = v[rows] * np.abs(losses.log_loss_residual(ones, scores))
         curvature = v[rows] * losses.log_loss_curvature(scores)
         loss = v[rows] * losses.log_loss(ones, scores)
-        terms = ones * pull, (1.0 - ones) * pull, ones * curvature, (1.0 - ones) * curvature, loss
+        third = v[rows] * losses.log_loss_third(scores)
+        terms = ones * pull, (1.0 - ones) * pull, ones * curvature, (1.0 - ones) * curvature, loss, third
         out[b] = [term.sum() for term in terms]
 
 

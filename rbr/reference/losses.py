@@ -36,3 +36,8 @@ def log_loss_residual(y, z):
 def log_loss_curvature(z):
     """d2loss/dz2 = g(z) (1 - g(z)), where 1 - g(z) = g(-z)."""
     return logistic(z) * logistic(-z)
+
+
+def log_loss_third(z):
+    """d3loss/dz3 = g(z) (1 - g(z)) (1 - 2 g(z)); the fourth is at most the second."""
+    return log_loss_curvature(z) * (logistic(-z) - logistic(z))
