@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import rbr.binning
+from rbr import _fast, reference
 from rbr._backend import use_backend
 from rbr.binning import Binner
 
@@ -746,3 +747,14 @@ def test_labels_of_an_unknown_feature():
 def test_the_constructor_keeps_what_it_is_given():
     max_bins = {"a": 1}
     assert Binner(max_bins).max_bins is max_bins
+
+
+@pytest.mark.parametrize("edges", [[0.0, 5e-324, 1.0], [-1e308, -1e308 + 1e292, 1e308], [0.0, 1e-310]])
+def test_numbers_far_above_edges_that_nearly_touch(edges):
+    """Enough rows that cells are used, and cells so wide that a distance and one cell exceed 64 bits."""
+    values = np.resize([1.7e308, np.inf, -np.inf, 1.0, 0.0, 5e-324, -1.0, 1e300], 600)[:, None]
+    args = values, np.array(edges), np.array([0, len(edges)])
+    actual, expected = np.zeros((2, 1, 600), dtype=np.uint8)
+    _fast.encode(*args, actual, 0, 600)
+    reference.kernels.encode(*args, expected, 0, 600)
+    np.testing.assert_array_equal(actual, expected)

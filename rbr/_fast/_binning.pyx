@@ -381,7 +381,8 @@ cdef void _prepare(
         farthest = _bits(edges[start + n_edges - 1] - search.low)
     while ((farthest - nearest) >> search.shift) + 2 > max_cells and search.shift < 62:
         search.shift += 1
-    search.key = nearest - ((<int64_t> 1) << search.shift)
+    # No less than this, so that the bits of an infinite distance less the key are still a number.
+    search.key = max(nearest - ((<int64_t> 1) << search.shift), 1 - ((<int64_t> 1) << 52))
     search.last_cell = min(max_cells - 1, ((farthest - nearest) >> search.shift) + 1)
     for c in range(search.last_cell + 1):
         below[c] = 0
