@@ -26,7 +26,7 @@ from rbr.reference.projections import SHAPES
 EQUALLY_GOOD = 2.0
 
 # Up to so many rows all are looked at; with more, a sample of so many.
-MAX_ROWS, SAMPLE_ROWS = 50_000, 1 << 14
+MAX_ROWS, SAMPLE_ROWS = 50_000, 1 << 13
 MAX_NEWTON = 8
 MAX_HALVINGS = 20
 # Newton's method has arrived when the next step promises less than this share of the rise, or of what counts as equal.

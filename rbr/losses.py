@@ -179,6 +179,10 @@ def _root_of_decreasing(
     return c
 
 
+def _shift(z: np.ndarray, c: float, first: int, last: int) -> None:
+    z[first:last] += c
+
+
 def _root_of_parabola(a: float, b: float, c: float) -> float:
     """The smaller root, in size, of -a + b x + c x^2 / 2, b > 0; near 0, where a and c are small."""
     return 2.0 * a / (b + math.sqrt(max(b * b + 2.0 * a * c, 0.0)))
@@ -282,18 +286,19 @@ class Loss(ABC):
         """The loss with what it takes from the scale of y, fixed once before a fit. Most take nothing."""
         return self
 
-    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, n_threads: int = 1) -> None:
+    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads: int = 1) -> None:
         """Write loss, -dloss/dz and d2loss/dz2 of each row into those arrays that are given, in one sweep.
 
-        Threads serve the log-loss, which is compiled; NumPy's calls on blocks this short would wait for each other.
+        The derivatives times v, where it is given. Threads serve the log-loss, which is compiled; NumPy's calls on
+        blocks this short would wait for each other.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             for rows in _blocks(y.shape[0]):
-                self._evaluate_block(
-                    y[rows],
-                    z[rows],
-                    *(None if out is None else out[rows] for out in (values, residual, curvature)),
-                )
+                outs = [None if out is None else out[rows] for out in (values, residual, curvature)]
+                self._evaluate_block(y[rows], z[rows], *outs)
+                for derivative in outs[1:]:
+                    if v is not None and derivative is not None:
+                        derivative.T[...] *= v[rows]
 
     def values(self, y, z, out: np.ndarray | None = None) -> np.ndarray:
         """loss(y_i, z_i) of each row; infinite where it exceeds the largest float."""
@@ -316,16 +321,16 @@ class Loss(ABC):
             block_sums.append(total)
         return _add_in_order(block_sums)
 
-    def residual(self, y, z, out: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
-        """-dloss(y_i, z_i)/dz_i of each row, in the shape of z."""
+    def residual(self, y, z, out: np.ndarray | None = None, v=None, n_threads: int = 1) -> np.ndarray:
+        """-dloss(y_i, z_i)/dz_i of each row, in the shape of z; times v_i, if given."""
         out = np.empty(z.shape) if out is None else out
-        self.evaluate(y, z, residual=out, n_threads=n_threads)
+        self.evaluate(y, z, residual=out, v=v, n_threads=n_threads)
         return out
 
-    def curvature(self, y, z, out: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
-        """d2loss(y_i, z_i)/dz_i^2 of each row, in the shape of z (multinomial: the diagonal)."""
+    def curvature(self, y, z, out: np.ndarray | None = None, v=None, n_threads: int = 1) -> np.ndarray:
+        """d2loss(y_i, z_i)/dz_i^2 of each row, in the shape of z (multinomial: the diagonal); times v_i, if given."""
         out = np.empty(z.shape) if out is None else out
-        self.evaluate(y, z, curvature=out, n_threads=n_threads)
+        self.evaluate(y, z, curvature=out, v=v, n_threads=n_threads)
         return out
 
     def hessian(self, y, z) -> Callable[[np.ndarray], np.ndarray]:
@@ -663,13 +668,13 @@ class LogLoss(Loss):
     def inverse_link(self, z):
         return expit(z)
 
-    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, n_threads=1):
-        y, z = _as_vectors(y, z)
+    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads=1):
+        y, z, v = _as_vectors(y, z, () if v is None else v)
         n_threads = n_threads if len(y) >= THREADED_ROWS else 1
         for kernel, inputs, out in (
             (kernels().log_loss_values, (y, z), values),
-            (kernels().log_loss_residual, (y, z), residual),
-            (kernels().log_loss_curvature, (z,), curvature),
+            (kernels().log_loss_residual, (y, z, v), residual),
+            (kernels().log_loss_curvature, (z, v), curvature),
         ):
             if out is not None:
                 over_ranges(kernel, len(y), n_threads, *inputs, out)
@@ -714,7 +719,7 @@ class LogLoss(Loss):
             return last[1]
 
         intercept = self.minimize_intercept(sums_at, start)
-        z += intercept
+        over_ranges(_shift, len(z), n_threads if len(z) >= THREADED_ROWS else 1, z, intercept)
         step, (up, down, curvature_up, curvature_down, value, third) = intercept - last[0], map(float, last[1])
         value -= step * (up - down - step * ((curvature_up + curvature_down) / 2 + step * third / 6))
         if abs(step) > CUBIC_STEP or not math.isfinite(value):
@@ -722,7 +727,7 @@ class LogLoss(Loss):
         return intercept, value
 
     def constant_start(self, y, v, offset=None):
-        ones, zeros = _dot(y, v), _dot(1.0 - y, v)
+        ones, zeros = _dot(y, v), _add_in_order([float((1.0 - y[rows]) @ v[rows]) for rows in _blocks(y.shape[0])])
         if ones == 0 or zeros == 0:
             return LARGEST_INTERCEPT if zeros == 0 else -LARGEST_INTERCEPT
         start = math.log(ones) - math.log(zeros)

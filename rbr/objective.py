@@ -9,17 +9,17 @@ Looks at: rbr.design, rbr.losses, the kernels.  Seen by: rbr.solver, rbr.refit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from rbr._backend import kernels
 from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
+from rbr.losses import THREADED_ROWS
 from rbr.parallel import over_ranges
 from rbr.ragged import bins_of
-
-# A block's residuals and codes of one feature stay in the second-level cache.
-ROWS_PER_BLOCK = 1 << 16
+from rbr.reference.losses import ROWS_PER_SUM
 
 
 @lru_cache(maxsize=4)
@@ -43,6 +43,14 @@ class Point:
     intercept: float | np.ndarray
     raw: np.ndarray | None  # None where no rows are at hand (rbr.gram)
     loss: float
+
+
+class Constant(NamedTuple):
+    """The best model without features: its intercept, its loss, the mean curvature of the output with the largest."""
+
+    intercept: float | np.ndarray
+    loss: float
+    curvature: float
 
 
 class Objective:
@@ -103,6 +111,16 @@ class Objective:
         shape = (self.design.n_coef,) if self.n_outputs == 1 else (self.design.n_coef, self.n_outputs)
         return np.zeros(shape)
 
+    @cached_property
+    def _constant_intercept(self) -> float | np.ndarray:
+        return self.loss.constant_start(self.y, self.row_weights, self.offset)
+
+    @cached_property
+    def constant(self) -> Constant:
+        point = self.point(self.zero_tables(), np.zeros(0, dtype=np.int64))
+        curvature = float(self.curvature(point).sum(axis=0).max())
+        return Constant(point.intercept, point.loss, max(curvature, 1e-300))
+
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
         """The point at given tables: one look-up pass over the used features, then the intercept and the loss."""
         loss, y, v = self.loss, self.y, self.row_weights
@@ -110,7 +128,7 @@ class Objective:
         if self.offset is not None:
             raw += self.offset
         if start is None:
-            start = loss.constant_start(y, v, self.offset)
+            start = self._constant_intercept
             if not len(support):
                 raw += start
                 return Point(f, support, start, raw, loss.value(y, raw, v, self.n_threads))
@@ -130,20 +148,20 @@ class Objective:
 
     def residual_distance(self, one: np.ndarray, other: np.ndarray, rounding: float) -> np.ndarray:
         """sqrt(sum_i v_i (r_i - r'_i)^2) of weighted residuals v_i r_i, for each output; plus a part of r's norm."""
-        squares = np.zeros((2, self.n_outputs))
-        for rows in self._blocks():
-            change, v = one[rows] - other[rows], self.row_weights[rows]
-            with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
-                for total, values in zip(squares, (change, one[rows]), strict=True):
-                    total += ((values * values).T / v).sum(axis=-1)
+        squares = np.empty((2, self.n_outputs))
+        sums = np.empty((-(-len(self.y) // ROWS_PER_SUM), 2))
+        n_threads = self.n_threads if len(self.y) >= THREADED_ROWS else 1
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
+            for c, (a, b) in enumerate(zip(np.atleast_2d(one.T), np.atleast_2d(other.T), strict=True)):
+                over_ranges(kernels().squared_distances, len(sums), n_threads, a, b, self.row_weights, sums)
+                squares[:, c] = sums.sum(axis=0)
         distance, size = np.sqrt(squares)
         return distance + rounding * size
 
     def _weighted_residual(self, raw: np.ndarray) -> np.ndarray:
         """v_i times the residual of row i; each output contiguous."""
-        residual = self.loss.residual(self.y, raw, np.empty(raw.shape, order="F"), self.n_threads)
-        residual.T[...] *= self.row_weights
-        return residual
+        out = np.empty(raw.shape, order="F")
+        return self.loss.residual(self.y, raw, out, v=self.row_weights, n_threads=self.n_threads)
 
     def _gradient_of(self, residual: np.ndarray, features: np.ndarray) -> np.ndarray:
         """The gradient's columns of some features, zero elsewhere, from the weighted residual."""
@@ -168,10 +186,9 @@ class Objective:
         y, raw, v = self.y, point.raw, self.row_weights
         if rows is not None:
             y, raw, v = y[rows], raw[rows], v[rows] / v[rows].sum()
-        if majorize:
-            curvature = self.loss.majorized_curvature(y, raw)
-        else:
-            curvature = self.loss.curvature(y, raw, n_threads=self.n_threads)
+        if not majorize:
+            return self.loss.curvature(y, raw, v=v, n_threads=self.n_threads)
+        curvature = self.loss.majorized_curvature(y, raw)
         if curvature is not None:
             curvature.T[...] *= v
         return curvature
@@ -262,10 +279,6 @@ class Objective:
             per_call=max(1, MAX_ENTRIES_PER_CALL // n_rows),
         )
         return out
-
-    def _blocks(self):
-        n_rows = len(self.y)
-        return [slice(a, min(a + ROWS_PER_BLOCK, n_rows)) for a in range(0, n_rows, ROWS_PER_BLOCK)]
 
 
 class LazyGradient:

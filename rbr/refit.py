@@ -52,6 +52,9 @@ FEW_ROWS = 10
 # Where a step lowers the value by more than this part of what the step before did, that was too rough after all.
 SLOW = 0.1
 
+# A step gains about this part of what the step before gained.
+USUAL = 0.03
+
 # Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
 CG_TOL = 1e-3
 CG_STEPS = 50
@@ -88,14 +91,13 @@ def piece_basis(labels, weights, positions, shape: int, has_missing: bool) -> Ta
 
 def coarsened(basis: TableBasis, labels: np.ndarray, weights: np.ndarray, most: int) -> TableBasis:
     """The same tables, the bins of each line in at most so many groups that have the mean of their bins' basis."""
-    lines = np.unique(labels[(labels >= 0) & (labels % 2 == 1)])
-    if not len(lines):
+    bins = np.flatnonzero((labels >= 0) & (labels % 2 == 1))
+    if not len(bins):
         return basis
-    groups = basis.groups.copy()
-    for line in lines:
-        inside = np.flatnonzero(labels == line)
-        n_groups = min(most, len(inside))
-        groups[inside] = groups[inside[0]] + np.arange(len(inside)) * n_groups // len(inside)
+    groups, lines = basis.groups.copy(), labels[bins]
+    size = np.bincount(lines)[lines]
+    rank = _rank_in_run(lines)
+    groups[bins] += rank * np.minimum(most, size) // size - rank
     kept, groups = np.unique(groups, return_inverse=True)
     n_groups = len(kept) - bool(kept[-1] == len(basis.group_basis))  # the last may stand for "outside"
     # A group without weight takes the plain mean.
@@ -121,22 +123,33 @@ def _indicators_and_lines(labels, weights, positions) -> tuple[np.ndarray, np.nd
     """(columns, groups, n_groups): the indicator of each piece, then of each line its centred positions."""
     covered = np.flatnonzero(labels >= 0)
     pieces, piece_of = np.unique(labels[covered], return_inverse=True)
-    is_line = pieces % 2 == 1
-    sizes = np.where(is_line, np.bincount(piece_of, minlength=len(pieces)), 1)
+    n_pieces, is_line = len(pieces), pieces % 2 == 1
+    sizes = np.where(is_line, np.bincount(piece_of, minlength=n_pieces), 1)
     first_group = np.cumsum(sizes) - sizes
     n_groups = int(sizes.sum())
     groups = np.full(len(labels), n_groups)
     groups[covered] = first_group[piece_of]
-    columns = np.zeros((len(labels), len(pieces) + int(is_line.sum())))
+    columns = np.zeros((len(labels), n_pieces + int(is_line.sum())))
     columns[covered, piece_of] = 1.0
-    for column, piece in enumerate(np.flatnonzero(is_line), start=len(pieces)):
-        inside = covered[piece_of == piece]
-        groups[inside] += np.arange(len(inside))
-        live = inside[weights[inside] > 0]
-        if np.ptp(positions[live]) > 0:
-            center = weights[live] @ positions[live] / weights[live].sum()
-            columns[inside, column] = positions[inside] - center
+    if is_line.any():
+        of_line = is_line[piece_of]
+        bins, line = covered[of_line], (np.cumsum(is_line) - 1)[piece_of[of_line]]
+        groups[bins] += _rank_in_run(line)
+        x, w = positions[bins], weights[bins]
+        live = w > 0
+        width = np.full((2, n_pieces), -np.inf)  # of -x and of x the largest
+        np.maximum.at(width[0], line[live], -x[live])
+        np.maximum.at(width[1], line[live], x[live])
+        center = np.bincount(line, w * x) / np.maximum(np.bincount(line, w), 1e-300)
+        has_slope = width.sum(axis=0)[line] > 0
+        columns[bins, n_pieces + line] = np.where(has_slope, x - center[line], 0.0)
     return columns, groups, n_groups
+
+
+def _rank_in_run(runs: np.ndarray) -> np.ndarray:
+    """0, 1, 2, … within each run of equal numbers."""
+    starts = np.flatnonzero(np.diff(runs, prepend=-1))
+    return np.arange(len(runs)) - np.repeat(starts, np.diff(starts, append=len(runs)))
 
 
 def _of_mean_zero(orthonormal: np.ndarray, means: np.ndarray) -> np.ndarray:
@@ -190,7 +203,7 @@ def refit(
             space.be_exact()
         last_descent = descent
         point, labels, value = trial
-        if SLOW * descent < enough:
+        if USUAL * descent < enough:
             break
     return point, labels
 
@@ -472,8 +485,10 @@ def _of_groups(bases: list[np.ndarray], by_group: np.ndarray, offsets: np.ndarra
 
 def _root(block: np.ndarray) -> np.ndarray:
     """A lower triangular L with L L' = block; where the block is singular, of one a little larger."""
-    floor = 1e-10 * max(np.trace(block) / max(len(block), 1), 1e-300)
-    return np.linalg.cholesky(block + floor * np.eye(len(block)))
+    diagonal = np.diag_indices_from(block)
+    block = block.copy()
+    block[diagonal] += 1e-10 * max(block[diagonal].mean() if len(block) else 0.0, 1e-300)
+    return np.linalg.cholesky(block)
 
 
 def _invert(hessian: np.ndarray, coupling: np.ndarray, total: float, alpha: float):

@@ -193,20 +193,13 @@ class Problem:
         return min(PASS_PAYS * self.scale, PASS_PAYS_RELATIVE * abs(value)) if self.is_large else 0.0
 
     @cached_property
-    def _constant_curvature(self) -> float:
-        """The mean curvature at the constant model, of the output where it is largest."""
-        objective = self.objective
-        constant = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-        return max(float(objective.curvature(constant).sum(axis=0).max()), 1e-300)
-
-    @cached_property
     def is_flat(self) -> bool:
         """Whether the loss curves far less than its bound allows: rare classes, quantiles.
 
         A step that is safe for the bound is then too short to tell which features and pieces pay.
         """
         bound = self.objective.loss.curvature_bound()
-        return bound is not None and FLAT * self._constant_curvature < bound
+        return bound is not None and FLAT * self.objective.constant.curvature < bound
 
     @cached_property
     def entry_step(self) -> float:
@@ -215,7 +208,7 @@ class Problem:
         A loss without a bound, or far below it, lends its mean curvature at the constant model.
         """
         bound = self.objective.loss.curvature_bound()
-        return 1.0 / (self._constant_curvature if bound is None or self.is_flat else bound)
+        return 1.0 / (self.objective.constant.curvature if bound is None or self.is_flat else bound)
 
     @cached_property
     def natural_step(self) -> float:
@@ -228,7 +221,7 @@ class Problem:
         shares = self.objective.design.with_weights("counts").weights
         stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
         bound = self.objective.loss.curvature_bound()
-        return 1.0 / (float(stretch) * (self._constant_curvature if bound is None else bound))
+        return 1.0 / (float(stretch) * (self.objective.constant.curvature if bound is None else bound))
 
     def improve(
         self,
@@ -603,8 +596,8 @@ def _check_offset(offset, n_rows: int, n_outputs: int) -> np.ndarray:
     return offset
 
 
-def _start(problem: Problem, warm_start) -> tuple[Point, np.ndarray]:
-    """The point of the zero tables, or of given tables brought into the constraint set."""
+def _start(problem: Problem, warm_start, intercept=None) -> tuple[Point, np.ndarray]:
+    """The point of the zero tables, or of given tables brought into the constraint set; near an intercept if known."""
     objective, bound = problem.objective, problem.constraints
     tables = objective.zero_tables()
     nothing = np.full(tables.shape, -1, dtype=np.int32)
@@ -616,7 +609,7 @@ def _start(problem: Problem, warm_start) -> tuple[Point, np.ndarray]:
     given = check_vector(given.ravel(), given.size, "warm_start").reshape(given.shape)
     # So short a step leaves tables as they are, and describes them by no more pieces than they have.
     found = bound.prox(given, 1e-9 * problem.natural_step, problem.scale, n_threads=problem.n_threads)
-    return objective.point(found.f, found.support), found.labels
+    return objective.point(found.f, found.support, intercept), found.labels
 
 
 def _start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.ndarray] | None:
@@ -650,9 +643,8 @@ def _start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.nd
     recorder = _Recorder(sample, 0, None)
     found, *_ = _run_auto(sample, start_of_sample, step, SAMPLE_ITERATIONS, SAMPLE_TOL, recorder, with_moves=False)
     whole.count_work_of(objective)
-    start, labels = _start(problem, found.f)
-    nothing, no_labels = _start(problem, None)
-    return (start, labels) if problem.value(start, labels) < problem.value(nothing, no_labels) else None
+    start, labels = _start(problem, found.f, found.intercept)
+    return (start, labels) if problem.value(start, labels) < whole.constant.loss else None
 
 
 def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:

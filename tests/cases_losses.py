@@ -42,11 +42,25 @@ def labels_and_scores(draw, max_rows=40):
 
 
 @st.composite
-def row_cases(draw, with_labels=True):
+def row_cases(draw, with_labels=True, with_weights=True):
     y, z = draw(labels_and_scores())
     if draw(st.booleans()):
         y.flags.writeable = z.flags.writeable = False
-    return Case([y, z] if with_labels else [z], [np.full(len(z), np.nan)], len(z), assert_same_digits)
+    v = np.random.default_rng(draw(st.integers(0, 99))).random(len(y) if draw(st.booleans()) else 0)
+    args = [y] * with_labels + [z] + [v] * with_weights
+    return Case(args, [np.full(len(z), np.nan)], len(z), assert_same_digits)
+
+
+@st.composite
+def distance_cases(draw):
+    n_rows = draw(st.integers(0, 40)) if draw(st.booleans()) else ROWS_PER_SUM + 300
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    v = (rng.random(n_rows) + 0.01) * draw(st.sampled_from([1.0, 1e-9, 1e-300]))
+    one, other = v * rng.standard_normal((2, n_rows)) * draw(st.sampled_from([1.0, 1e-9, 1e200]))
+    if n_rows and draw(st.booleans()):
+        one[rng.integers(n_rows)] = draw(st.sampled_from([np.nan, np.inf, 0.0]))
+    n_blocks = -(-n_rows // ROWS_PER_SUM)
+    return Case([one, other, v], [np.full((n_blocks, 2), np.nan)], n_blocks)
 
 
 @st.composite
@@ -76,8 +90,9 @@ def _assert_same_sums(actual_outs, expected_outs):
 
 
 CASES = {
-    "log_loss_values": row_cases(),
+    "log_loss_values": row_cases(with_weights=False),
     "log_loss_residual": row_cases(),
     "log_loss_curvature": row_cases(with_labels=False),
     "log_loss_sums": sum_cases(),
+    "squared_distances": distance_cases(),
 }

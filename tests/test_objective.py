@@ -8,6 +8,7 @@ from helpers import assert_same_bits
 from problems import LOSSES, WEIGHTINGS, make_design, make_target
 
 import rbr
+from rbr import losses as losses_module
 from rbr import objective as objective_module
 from rbr.constraints import Constraints
 from rbr.solver import make_objective
@@ -82,14 +83,14 @@ def test_the_intercept_is_at_its_optimum_also_for_empty_tables(loss):
     assert from_elsewhere.loss == pytest.approx(best.loss, rel=1e-12)
 
 
-def test_row_blocks_do_not_matter(monkeypatch):
+def test_stretches_of_rows_do_not_matter(monkeypatch):
     for loss in ("squared_error", "multinomial"):
         objective = make(loss)
         f, features = random_tables(objective)
         point = objective.point(f, features)
         whole = objective.gradient(point)
         for size in (1, 7, 239, 240, 241):
-            monkeypatch.setattr(objective_module, "ROWS_PER_BLOCK", size)
+            monkeypatch.setattr("rbr.design.ROWS_PER_STRETCH", size)
             np.testing.assert_allclose(objective.gradient(point), whole, rtol=0, atol=1e-14)
         monkeypatch.undo()
 
@@ -97,9 +98,11 @@ def test_row_blocks_do_not_matter(monkeypatch):
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
 @pytest.mark.parametrize("solver", ["auto", "algorithm1"])
 def test_whole_fits_have_the_same_bits_for_any_number_of_threads(loss, solver, monkeypatch):
-    # Enough rows that the kernels are really dealt out, in more than one block of rows.
-    monkeypatch.setattr(objective_module, "ROWS_PER_BLOCK", 40_000)
+    # Enough rows that the kernels are really dealt out, in more than one stretch of rows.
+    monkeypatch.setattr("rbr.design.ROWS_PER_STRETCH", 16_384)
     monkeypatch.setattr("rbr.design.MIN_ENTRIES_PER_THREAD", 1000)
+    for module in (losses_module, objective_module):
+        monkeypatch.setattr(module, "THREADED_ROWS", 10_000)
     design = make_design(n_rows=50_000)
     y = make_target(loss, design)
     fits = [

@@ -6,7 +6,7 @@ and allocate before they call. Each works on a range of features or rows.  Looks
 
 from rbr._fast._binning import cut_binomial, cut_regular, encode, transpose
 from rbr._fast._design import cross_counts, gram, matvec, rmatvec
-from rbr._fast._losses import log_loss_curvature, log_loss_residual, log_loss_sums, log_loss_values
+from rbr._fast._losses import log_loss_curvature, log_loss_residual, log_loss_sums, log_loss_values, squared_distances
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
 
@@ -25,5 +25,6 @@ __all__ = [
     "prox_tables",
     "rmatvec",
     "score",
+    "squared_distances",
     "transpose",
 ]

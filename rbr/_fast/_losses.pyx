@@ -1,4 +1,4 @@
-"""The kernels of the log-loss: a row costs log(1 + exp(s)), s = z for y = 0 and -z for y = 1.
+"""The kernels of the log-loss, and of how far residuals are apart. A row costs log(1 + exp(s)), s = z for y = 0 and -z for y = 1.
 
 All of it follows from t = exp(-|s|), which lies in [0, 1]. The two functions that are not arithmetic, exp and log1p,
 are short series without a branch, so that the compiler works on several rows at a time: with GCC on Linux as many as the
@@ -79,24 +79,45 @@ cdef extern from *:
         }
     }
 
-    ON_WIDE_REGISTERS
-    static void residual_of_rows(const double *restrict y, const double *restrict z, double *restrict out, Py_ssize_t n) {
-        for (Py_ssize_t i = 0; i < n; i++) {
-            double s = signed_score(y[i], z[i]), t = exp_of_nonpositive(-fabs(s));
-            out[i] = (2.0 * y[i] - 1.0) * ((s < 0.0 ? t : 1.0) / (1.0 + t));
-        }
-    }
-
-    ON_WIDE_REGISTERS
-    static void curvature_of_rows(const double *restrict z, double *restrict out, Py_ssize_t n) {
-        for (Py_ssize_t i = 0; i < n; i++) {
-            double t = exp_of_nonpositive(-fabs(z[i])), inverse = 1.0 / (1.0 + t);
-            out[i] = t * inverse * inverse;
-        }
-    }
-
     #define SUMS 6
     #define CHUNK 256
+
+    static inline void multiply(double *restrict out, const double *restrict v, Py_ssize_t n) {
+        for (Py_ssize_t i = 0; i < n; i++)
+            out[i] *= v[i];
+    }
+
+    /* Without weights v is NULL. */
+    ON_WIDE_REGISTERS
+    static void residual_of_rows(
+        const double *restrict y, const double *restrict z, const double *restrict v, double *restrict out, Py_ssize_t n
+    ) {
+        for (Py_ssize_t start = 0; start < n; start += CHUNK) {
+            Py_ssize_t stop = n - start < CHUNK ? n : start + CHUNK;
+            for (Py_ssize_t i = start; i < stop; i++) {
+                double s = signed_score(y[i], z[i]), t = exp_of_nonpositive(-fabs(s));
+                out[i] = (2.0 * y[i] - 1.0) * ((s < 0.0 ? t : 1.0) / (1.0 + t));
+            }
+            if (v)
+                multiply(out + start, v + start, stop - start);
+        }
+    }
+
+    ON_WIDE_REGISTERS
+    static void curvature_of_rows(
+        const double *restrict z, const double *restrict v, double *restrict out, Py_ssize_t n
+    ) {
+        for (Py_ssize_t start = 0; start < n; start += CHUNK) {
+            Py_ssize_t stop = n - start < CHUNK ? n : start + CHUNK;
+            for (Py_ssize_t i = start; i < stop; i++) {
+                double t = exp_of_nonpositive(-fabs(z[i])), inverse = 1.0 / (1.0 + t);
+                out[i] = t * inverse * inverse;
+            }
+            if (v)
+                multiply(out + start, v + start, stop - start);
+        }
+    }
+
     /* So many sums at a time, which do not wait for one another; on every machine the same. */
     #define LANES 16
 
@@ -142,10 +163,29 @@ cdef extern from *:
                 add_lanes(terms[k], length, &sums[k]);
         }
     }
+
+    ON_WIDE_REGISTERS
+    static void squares_of_rows(
+        const double *restrict a, const double *restrict b, const double *restrict v, Py_ssize_t n, double *restrict sums
+    ) {
+        double terms[2][CHUNK];
+        sums[0] = sums[1] = 0.0;
+        for (Py_ssize_t start = 0; start < n; start += CHUNK) {
+            Py_ssize_t length = n - start < CHUNK ? n - start : CHUNK;
+            for (Py_ssize_t i = 0; i < length; i++) {
+                double ai = a[start + i], change = ai - b[start + i], inverse = 1.0 / v[start + i];
+                terms[0][i] = change * change * inverse;
+                terms[1][i] = ai * ai * inverse;
+            }
+            add_lanes(terms[0], length, &sums[0]);
+            add_lanes(terms[1], length, &sums[1]);
+        }
+    }
     """
     void values_of_rows(const double *y, const double *z, double *out, Py_ssize_t n) noexcept nogil
-    void residual_of_rows(const double *y, const double *z, double *out, Py_ssize_t n) noexcept nogil
-    void curvature_of_rows(const double *z, double *out, Py_ssize_t n) noexcept nogil
+    void residual_of_rows(const double *y, const double *z, const double *v, double *out, Py_ssize_t n) noexcept nogil
+    void curvature_of_rows(const double *z, const double *v, double *out, Py_ssize_t n) noexcept nogil
+    void squares_of_rows(const double *a, const double *b, const double *v, Py_ssize_t n, double *sums) noexcept nogil
     void sums_of_rows(
         const double *y, const double *z, const double *v, double c, Py_ssize_t n, double *sums
     ) noexcept nogil
@@ -171,26 +211,28 @@ def log_loss_values(
 def log_loss_residual(
     const double[::1] y,             # IN  (n_rows,), 0 or 1
     const double[::1] z,             # IN  (n_rows,): raw scores
+    const double[::1] v,             # IN  (n_rows,): weights, or (0,) for none
     double[::1] out,                 # OUT (n_rows,), the rows first <= i < last
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """out[i] = y[i] - 1 / (1 + exp(-z[i])), without cancellation."""
+    """out[i] = v[i] * (y[i] - 1 / (1 + exp(-z[i]))), without cancellation."""
     if first < last:
         with nogil:
-            residual_of_rows(&y[first], &z[first], &out[first], last - first)
+            residual_of_rows(&y[first], &z[first], &v[first] if v.shape[0] else NULL, &out[first], last - first)
 
 
 def log_loss_curvature(
     const double[::1] z,             # IN  (n_rows,): raw scores
+    const double[::1] v,             # IN  (n_rows,): weights, or (0,) for none
     double[::1] out,                 # OUT (n_rows,), the rows first <= i < last
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """out[i] = q (1 - q), q = 1 / (1 + exp(-z[i]))."""
+    """out[i] = v[i] * q (1 - q), q = 1 / (1 + exp(-z[i]))."""
     if first < last:
         with nogil:
-            curvature_of_rows(&z[first], &out[first], last - first)
+            curvature_of_rows(&z[first], &v[first] if v.shape[0] else NULL, &out[first], last - first)
 
 
 def log_loss_sums(
@@ -212,3 +254,19 @@ def log_loss_sums(
         for b in range(first, last):
             start = b * ROWS_PER_SUM
             sums_of_rows(&y[start], &z[start], &v[start], c, min(ROWS_PER_SUM, n_rows - start), &out[b, 0])
+
+
+def squared_distances(
+    const double[::1] a,             # IN  (n_rows,)
+    const double[::1] b,             # IN  (n_rows,)
+    const double[::1] v,             # IN  (n_rows,): weights, above zero
+    double[:, ::1] out,              # OUT (n_blocks, 2), the blocks first <= b < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """Sums over blocks of 8192 rows, of (a - b)^2 / v and of a^2 / v: weighted residuals v r differ by v (r - r')."""
+    cdef Py_ssize_t block, start, n_rows = a.shape[0]
+    with nogil:
+        for block in range(first, last):
+            start = block * ROWS_PER_SUM
+            squares_of_rows(&a[start], &b[start], &v[start], min(ROWS_PER_SUM, n_rows - start), &out[block, 0])

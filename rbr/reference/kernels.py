@@ -25,6 +25,7 @@ __all__ = [
     "prox_tables",
     "rmatvec",
     "score",
+    "squared_distances",
     "transpose",
 ]
 
@@ -97,14 +98,16 @@ def log_loss_values(y, z, out, first, last):
     out[first:last] = losses.log_loss(y[first:last], z[first:last])
 
 
-def log_loss_residual(y, z, out, first, last):
-    """out[i] = minus its derivative in the score."""
+def log_loss_residual(y, z, v, out, first, last):
+    """out[i] = minus its derivative in the score, times v[i] where there are weights."""
     out[first:last] = losses.log_loss_residual(y[first:last], z[first:last])
+    out[first:last] *= v[first:last] if len(v) else 1.0
 
 
-def log_loss_curvature(z, out, first, last):
-    """out[i] = its second derivative, which does not depend on the label."""
+def log_loss_curvature(z, v, out, first, last):
+    """out[i] = its second derivative, which does not depend on the label; times v[i] where there are weights."""
     out[first:last] = losses.log_loss_curvature(z[first:last])
+    out[first:last] *= v[first:last] if len(v) else 1.0
 
 
 def log_loss_sums(
@@ -130,6 +133,21 @@ def log_loss_sums(
         third = v[rows] * losses.log_loss_third(scores)
         terms = ones * pull, (1.0 - ones) * pull, ones * curvature, (1.0 - ones) * curvature, loss, third
         out[b] = [term.sum() for term in terms]
+
+
+def squared_distances(
+    a,  # IN  (n_rows,)
+    b,  # IN  (n_rows,)
+    v,  # IN  (n_rows,): weights, above zero
+    out,  # OUT (n_blocks, 2), the blocks first <= b < last
+    first,
+    last,
+):
+    """Sums over blocks of 8192 rows, of (a - b)^2 / v and of a^2 / v: weighted residuals v r differ by v (r - r')."""
+    for block in range(first, last):
+        rows = slice(block * losses.ROWS_PER_SUM, (block + 1) * losses.ROWS_PER_SUM)
+        inverse = 1.0 / v[rows]
+        out[block] = ((a[rows] - b[rows]) ** 2 * inverse).sum(), (a[rows] ** 2 * inverse).sum()
 
 
 def center_tables(f, offsets, weights, out, squared_norms, first, last):
