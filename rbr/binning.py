@@ -21,6 +21,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr.checks import check_int, check_nonnegative
 from rbr.parallel import over_ranges, resolve_n_jobs
+from rbr.sampling import draw_rows
 from rbr.tables import ENTRIES_PER_BLOCK, ArrayTable, SparseTable, Table, few, open_table
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ SAMPLE_ROWS = 50_000, 200_000
 
 # Less work than this is not worth another thread.
 MIN_ENTRIES_PER_THREAD = 100_000
+
+# So many numbers and more are sorted by their digits.
+MIN_ROWS_FOR_DIGITS = 1500
 
 SECONDS_BETWEEN_REPORTS = 2.0
 
@@ -250,7 +254,7 @@ class Binner:
             rows = None if weight is None else np.flatnonzero(weight)
             used = None if weight is None else weight[rows] / weight.max()
             values, weights = table.sample(rows).columns_to_sort(j, j + 1, used, kernels().transpose)
-            weights = _sort_rows(values, weights)
+            weights = _sort_rows(values, weights, kernels())
             _, means, n_ordered = _keep([own], values, weights)
             flat[self._edge_offsets[j] : self._edge_offsets[j + 1]] = own
             bins = slice(self.offsets_[j], self.offsets_[j + 1])
@@ -388,7 +392,7 @@ class _Rows:
         self.is_sample = n_kept > MAX_EXACT_ROWS
         if self.is_sample:
             n_sample = int(np.clip(SAMPLE_ROWS_PER_BIN * max_bins, *SAMPLE_ROWS))
-            sample = np.sort(rng.choice(n_kept, n_sample, replace=False, shuffle=False))
+            sample = draw_rows(n_kept, n_sample, rng)
             self.chosen = sample if self.kept is None else self.kept[sample]
         self.n_chosen = table.n_rows if self.chosen is None else len(self.chosen)
         self.weights = None
@@ -487,7 +491,7 @@ class _Cutter:
         with self.reading:
             values, weights = self.sampled.columns_to_sort(start, stop, self.rows.weights, self.kernels.transpose)
         unsorted = values.copy() if self.encodes_blocks else values
-        weights = _sort_rows(values, weights)
+        weights = _sort_rows(values, weights, self.kernels)
         missing = np.isnan(values[:, -1])
         if method == EDGES:
             cut = _keep([self.user_edges[j] for j in range(start, stop)], values, weights)
@@ -589,10 +593,13 @@ def _encode(table: Table, start: int, stop: int, edges, offsets, codes, n_thread
     over_ranges(encode_columns, stop - start, n_ranges, per_call=per_call)
 
 
-def _sort_rows(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def _sort_rows(values: np.ndarray, weights: np.ndarray | None, backend) -> np.ndarray:
     """Sort each row in place, NaN last; returns the weights in the same order, without columns if all are one."""
     if weights is None:
-        values.sort(axis=1)
+        if values.shape[1] >= MIN_ROWS_FOR_DIGITS:
+            backend.sort_rows(values, 0, len(values))
+        else:
+            values.sort(axis=1)
         return np.empty((len(values), 0))
     order = np.argsort(values, axis=1, kind="stable")
     values[:] = np.take_along_axis(values, order, axis=1)

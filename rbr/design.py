@@ -190,12 +190,21 @@ class BinnedMatrix:
 
         "counts" weights are the shares of the bins among the chosen rows, each counted once.
         """
+        return self.at(rows)
+
+    def at(self, rows, sample_weight=None, n_threads: int = 1) -> BinnedMatrix:
+        """The matrix of the chosen rows, as `B[rows]`, and with weights of the rows from which shares are counted."""
         if isinstance(rows, slice):
-            codes = self.codes[:, rows]
+            codes = np.ascontiguousarray(self.codes[:, rows])
         else:
-            codes = self.codes[:, _check_rows(rows)]
-        codes = np.ascontiguousarray(codes)
-        shares = _shares(codes, self.offsets, None)
+            rows = _check_rows(rows, self.n_rows)
+            codes = np.empty((self.n_features, len(rows)), dtype=self.codes.dtype)
+
+            def take(first: int, last: int) -> None:
+                np.take(self.codes[first:last], rows, axis=1, out=codes[first:last], mode="clip")
+
+            _deal(take, self.n_features, n_threads, codes.size)
+        shares = _shares(codes, self.offsets, sample_weight, n_threads)
         return self._of_proved(codes, self.offsets, self.missing, self.positions, self.weights_kind, shares)
 
     def matvec(self, f, features=None, n_threads: int = 1) -> np.ndarray:
@@ -383,16 +392,16 @@ def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: n
 def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight, n_threads: int = 1) -> np.ndarray:
     """By feature, the share of each bin among the weighted rows that have one; uniform where none has."""
     n_features, n_rows = codes.shape
+    sums = np.zeros(offsets[-1])
     if sample_weight is None:
-        row_weights = np.ones(n_rows)
+        _deal(kernels().bin_counts, n_features, n_threads, codes.size, codes, offsets, sums)
     else:
         row_weights = check_nonnegative(sample_weight, n_rows, "sample_weight")
         # Shares do not depend on the scale; without it sums of huge weights overflow and tiny ones underflow.
         _, exponent = np.frexp(row_weights.max(initial=0.0))
         row_weights = np.ldexp(row_weights, -exponent)
-    sums = np.zeros(offsets[-1])
-    all_features = np.arange(n_features, dtype=np.int64)
-    _sum_by_bin(codes, offsets, all_features, row_weights, sums, n_threads)
+        all_features = np.arange(n_features, dtype=np.int64)
+        _sum_by_bin(codes, offsets, all_features, row_weights, sums, n_threads)
     n_bins = np.diff(offsets)
     totals = np.add.reduceat(sums, offsets[:-1]) if n_features else np.empty(0)
     has_rows = totals > 0
@@ -462,7 +471,8 @@ def _check_positions(positions, offsets: np.ndarray, missing: np.ndarray) -> np.
     return positions
 
 
-def _check_rows(rows) -> np.ndarray:
+def _check_rows(rows, n_rows: int) -> np.ndarray:
+    """Row indices from 0, also of a mask and of indices that count from the end."""
     given = np.asarray(rows)
     if given.size == 0 and given.ndim == 1 and given.dtype != bool:
         return given.astype(np.int64)
@@ -471,7 +481,15 @@ def _check_rows(rows) -> np.ndarray:
             f"rows has shape {given.shape} and dtype {given.dtype}; "
             f"it must be a slice, a vector of row indices, or a vector of bool"
         )
-    return given
+    if given.dtype == bool:
+        if len(given) != n_rows:
+            raise IndexError(f"rows is a mask of length {len(given)}; it must be as long as there are rows, {n_rows}")
+        return np.flatnonzero(given)
+    outside = (given < -n_rows) | (given >= n_rows)
+    if outside.any():
+        raise IndexError(f"rows holds {given[outside][0]}; it must hold indices of the {n_rows} rows")
+    given = given.astype(np.intp, copy=False)
+    return np.where(given < 0, given + n_rows, given) if (given < 0).any() else given
 
 
 def _check_columns(values, length: int, name: str) -> tuple[np.ndarray, bool]:

@@ -190,6 +190,10 @@ class GramObjective(Objective):
         """Of squared error it is the same in every row: nothing to compute, and a parabola above gains nothing."""
         return None if majorize else np.ones(1)
 
+    @property
+    def constant_curvature(self) -> float:
+        return 1.0
+
     def curvature_by_bin(self, curvature: np.ndarray, features: np.ndarray) -> np.ndarray:
         by_bin = np.zeros_like(self._masses)
         bins = bins_of(features, self.design.offsets)

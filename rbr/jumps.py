@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbr.objective import spread_rows
 from rbr.reference.projections import SHAPES
+from rbr.sampling import spread_rows
 
 EQUALLY_GOOD = 2.0
 

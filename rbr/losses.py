@@ -269,7 +269,7 @@ class Loss(ABC):
             raise ValueError(
                 f"loss '{self.name}': y has dtype {given.dtype} and holds {given[0]!r}; y must be numbers"
             ) from None
-        self._refuse(~np.isfinite(numbers), numbers, "y must be finite")
+        self._refuse(numbers, lambda y: ~np.isfinite(y), "y must be finite")
         used = np.ones(numbers.shape[0], dtype=bool) if v is None else np.asarray(v) > 0
         if used.shape != numbers.shape:
             raise ValueError(f"loss '{self.name}': v has shape {used.shape}; it must be that of y, {numbers.shape}")
@@ -277,10 +277,12 @@ class Loss(ABC):
             raise ValueError(f"loss '{self.name}': all weights are zero; at least one must be positive")
         return self._check_domain(numbers, used)
 
-    def _refuse(self, bad: np.ndarray, y: np.ndarray, allowed: str) -> None:
-        if bad.any():
-            where = int(np.flatnonzero(bad)[0])
-            raise ValueError(f"loss '{self.name}': y[{where}] is {y[where]}; {allowed}")
+    def _refuse(self, y: np.ndarray, is_bad: Callable[[np.ndarray], np.ndarray], allowed: str) -> None:
+        for rows in _blocks(y.shape[0]):
+            bad = is_bad(y[rows])
+            if bad.any():
+                where = rows.start + int(np.flatnonzero(bad)[0])
+                raise ValueError(f"loss '{self.name}': y[{where}] is {y[where]}; {allowed}")
 
     def prepare(self, y: np.ndarray, v: np.ndarray, offset: np.ndarray | None = None) -> Loss:
         """The loss with what it takes from the scale of y, fixed once before a fit. Most take nothing."""
@@ -658,8 +660,8 @@ class LogLoss(Loss):
     link: ClassVar[str] = "logit"
 
     def _check_domain(self, y, used):
-        self._refuse((y != 0) & (y != 1), y, "y must be 0 or 1")
-        _require_two_classes(self, y[used])
+        self._refuse(y, lambda y: (y != 0) & (y != 1), "y must be 0 or 1")
+        _require_two_classes(self, y, used)
         return y
 
     def curvature_bound(self, y=None, z=None):
@@ -777,9 +779,10 @@ class Multinomial(Loss):
 
     def _check_domain(self, y, used):
         last = "" if self.n_classes is None else f" up to {self.n_classes - 1}"
-        outside = (y < 0) | (y != np.floor(y)) | (y >= (2**31 if self.n_classes is None else self.n_classes))
-        self._refuse(outside, y, f"y must be class codes 0, 1, ...{last}")
-        _require_two_classes(self, y[used])
+        most = 2**31 if self.n_classes is None else self.n_classes
+        allowed = f"y must be class codes 0, 1, ...{last}"
+        self._refuse(y, lambda y: (y < 0) | (y != np.floor(y)) | (y >= most), allowed)
+        _require_two_classes(self, y, used)
         codes = y.astype(np.int64)
         if self.n_classes is None:
             n_codes = codes.max() + 1
@@ -909,7 +912,7 @@ class _LogLink(Loss):
         """q: the variance is mean^q."""
 
     def _check_domain(self, y, used):
-        self._refuse(y < 0, y, "y must be at least 0")
+        self._refuse(y, lambda y: y < 0, "y must be at least 0")
         if not (y[used] > 0).any():
             raise ValueError(f"loss '{self.name}': y is 0 in every row that counts; at least one must be above 0")
         return y
@@ -1025,7 +1028,7 @@ class Gamma(_LogLink):
         return 2.0
 
     def _check_domain(self, y, used):
-        self._refuse(y <= 0, y, "y must be above 0")
+        self._refuse(y, lambda y: y <= 0, "y must be above 0")
         return y
 
 
@@ -1057,7 +1060,7 @@ class Tweedie(_LogLink):
 
     def _check_domain(self, y, used):
         if self.power == 2:
-            self._refuse(y <= 0, y, "y must be above 0 where power is 2")
+            self._refuse(y, lambda y: y <= 0, "y must be above 0 where power is 2")
         return super()._check_domain(y, used)
 
 
@@ -1109,9 +1112,10 @@ def _check_parameter(loss, parameter, value, low, high, allowed, *, closed=False
         raise ValueError(f"loss '{loss.name}': {parameter} is {value!r}; it must be {allowed}")
 
 
-def _require_two_classes(loss, y) -> None:
-    if (y == y[0]).all():
-        raise ValueError(f"loss '{loss.name}': y is {y[0]:g} in every row that counts; two classes are needed")
+def _require_two_classes(loss, y, used) -> None:
+    first = y[np.argmax(used)]
+    if not any(((y[rows] != first) & used[rows]).any() for rows in _blocks(y.shape[0])):
+        raise ValueError(f"loss '{loss.name}': y is {first:g} in every row that counts; two classes are needed")
 
 
 def get_loss(loss: str | Loss, **params) -> Loss:

@@ -56,6 +56,10 @@ class Proposal:
     labels: np.ndarray
     promise: float = np.nan
 
+    def pays(self, least: float) -> bool:
+        """Whether it promises half of what it must gain: a refit of all tables may gain as much again."""
+        return self.promise > 0 and 2 * self.promise >= least
+
 
 def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
     """For each used feature, the least important first: the other feature that explains most in its place.

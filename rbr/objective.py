@@ -9,8 +9,7 @@ Looks at: rbr.design, rbr.losses, the kernels.  Seen by: rbr.solver, rbr.refit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
@@ -20,18 +19,10 @@ from rbr.losses import THREADED_ROWS
 from rbr.parallel import over_ranges
 from rbr.ragged import bins_of
 from rbr.reference.losses import ROWS_PER_SUM
+from rbr.sampling import spread_rows
 
-
-@lru_cache(maxsize=4)
-def spread_rows(n_rows: int, n_sample: int) -> np.ndarray:
-    """Ascending indices of a sample: of each of n_sample stretches of rows one, by a draw that is always the same.
-
-    Every stretch of sorted rows is represented, and rows with a period are not met in step with it.
-    """
-    cuts = np.arange(n_sample + 1) * n_rows // n_sample
-    rows = cuts[:-1] + np.random.default_rng(0).integers(np.diff(cuts))
-    rows.flags.writeable = False  # who asks again gets the same array
-    return rows
+# The curvature of the constant model, which sets the length of some steps, is that of so many rows.
+CURVATURE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +34,6 @@ class Point:
     intercept: float | np.ndarray
     raw: np.ndarray | None  # None where no rows are at hand (rbr.gram)
     loss: float
-
-
-class Constant(NamedTuple):
-    """The best model without features: its intercept, its loss, the mean curvature of the output with the largest."""
-
-    intercept: float | np.ndarray
-    loss: float
-    curvature: float
 
 
 class Objective:
@@ -90,7 +73,7 @@ class Objective:
         v = self.row_weights[rows]
         share = v.sum()
         v /= share
-        design = self.design[rows].with_weights(self.design.weights_kind, sample_weight=v)
+        design = self.design.at(rows, sample_weight=v, n_threads=self.n_threads)
         return Objective(
             design,
             self.y[rows],
@@ -116,10 +99,20 @@ class Objective:
         return self.loss.constant_start(self.y, self.row_weights, self.offset)
 
     @cached_property
-    def constant(self) -> Constant:
-        point = self.point(self.zero_tables(), np.zeros(0, dtype=np.int64))
-        curvature = float(self.curvature(point).sum(axis=0).max())
-        return Constant(point.intercept, point.loss, max(curvature, 1e-300))
+    def constant_loss(self) -> float:
+        """The loss of the best model without features."""
+        return self.point(self.zero_tables(), np.zeros(0, dtype=np.int64)).loss
+
+    @cached_property
+    def constant_curvature(self) -> float:
+        """The mean curvature there, of the output where it is largest; from a sample, if rows are many."""
+        n_rows = len(self.y)
+        rows = slice(None) if n_rows <= CURVATURE_ROWS else spread_rows(n_rows, CURVATURE_ROWS)
+        y, v = self.y[rows], self.row_weights[rows]
+        raw = np.zeros(len(y) if self.n_outputs == 1 else (len(y), self.n_outputs)) + self._constant_intercept
+        raw += 0.0 if self.offset is None else self.offset[rows]
+        curvature = self.loss.curvature(y, raw, v=v / v.sum())
+        return max(float(curvature.sum(axis=0).max()), 1e-300)
 
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
         """The point at given tables: one look-up pass over the used features, then the intercept and the loss."""

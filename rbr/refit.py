@@ -19,9 +19,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from rbr.constraints import SHAPES, BoundConstraints
 from rbr.gram import GramObjective
-from rbr.objective import Objective, Point, spread_rows
+from rbr.objective import Objective, Point
 from rbr.ragged import bins_of
 from rbr.reference.projections import isotonic
+from rbr.sampling import spread_rows
 
 _INCREASING, _DECREASING = SHAPES.index("increasing"), SHAPES.index("decreasing")
 _LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
@@ -45,7 +46,7 @@ LINE_GROUPS = 8
 STALE = 0.02
 # With many more rows than this, and than so many for each unknown, a sample of rows serves, which is out by about
 # sqrt(unknowns / rows).
-HESSIAN_ROWS = 1 << 16
+HESSIAN_ROWS = 1 << 15
 HESSIAN_ROWS_PER_UNKNOWN = 64
 # Of a group with so many rows in the sample half of what it says counts.
 FEW_ROWS = 10
@@ -176,26 +177,30 @@ def refit(
     max_newton: int,
     target: float = np.inf,
     enough: float = 0.0,
+    gradient: np.ndarray | None = None,
+    spaces: Spaces | None = None,
 ) -> tuple[Point, np.ndarray]:
     """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
 
     Stops when a gradient step of the given size within the pieces would move the tables by at most
     tol * ||f||_w, when twice the decrease that a Newton step promises would not reach the target for loss + ridge, or
     when the next one can be expected to gain less than is `enough`.
-    Returns the point and its labels; monotone tables may have merged pieces.
+    Returns the point and its labels; monotone tables may have merged pieces. `gradient` is the one at the point, if it
+    is known, and `spaces` what earlier refits have left.
     """
     if not len(point.support):
         return point, labels
     value = point.loss + ridge(point.f, constraints.weights, alpha)
-    space = _Space(objective, constraints, point.support, labels)
+    spaces = Spaces() if spaces is None else spaces
     last_descent = np.inf
     for _ in range(max_newton):
-        if not np.array_equal(space.labels, labels):  # monotone pieces were merged
-            space = _Space(objective, constraints, point.support, labels)
-        gradient = space.coordinates(objective.gradient(point, point.support)) + alpha * space.coordinates(point.f)
-        if step * np.linalg.norm(gradient) <= tol * norm(point.f, constraints.weights):
+        space = spaces.of(objective, constraints, point.support, labels)  # a new one where monotone pieces were merged
+        gradient = objective.gradient(point, point.support) if gradient is None else gradient
+        slope = space.coordinates(gradient) + alpha * space.coordinates(point.f)
+        gradient = None  # it is that of the first point
+        if step * np.linalg.norm(slope) <= tol * norm(point.f, constraints.weights):
             break
-        trial = _descend(objective, constraints, point, labels, space, gradient, alpha, value, target)
+        trial = _descend(objective, constraints, point, labels, space, slope, alpha, value, target)
         if trial is None:
             break
         descent = value - trial[-1]
@@ -298,6 +303,10 @@ class _Space:
         n_entries = n_rows * len(tables) * (len(tables) + 1) // 2
         self._is_rough = n_rows > ROUGH_FROM_ROWS or n_cells > max(n_entries, ROUGH_FROM_CELLS) and n_rows > 0
         self._hessian_rows = spread_rows(n_rows, n_sample) if self._is_rough and 2 * n_sample <= n_rows else None
+
+    def is_of(self, objective: Objective, constraints: BoundConstraints, labels: np.ndarray) -> bool:
+        is_same = self.objective is objective and self.weights is constraints.weights
+        return is_same and np.array_equal(self.labels, labels)
 
     def be_exact(self) -> None:
         """From now on the Hessian is that of all rows and bins."""
@@ -467,6 +476,19 @@ class _Space:
             return np.concatenate([cho_solve(k, r[t.where]) if k is not None else r[t.where] for k, t in pairs])
 
         return apply
+
+
+class Spaces:
+    """The last space of pieces: a fit often comes back to it, and what was factored there may still serve."""
+
+    def __init__(self):
+        self._last: _Space | None = None
+
+    def of(self, objective, constraints, support, labels) -> _Space:
+        if self._last is None or not self._last.is_of(objective, constraints, labels):
+            self._last = None  # its codes are gone before there are new ones
+            self._last = _Space(objective, constraints, support, labels)
+        return self._last
 
 
 def _between(bases: list[np.ndarray], gram: np.ndarray, offsets: np.ndarray) -> np.ndarray:

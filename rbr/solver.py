@@ -33,7 +33,7 @@ from rbr.losses import get_loss
 from rbr.moves import Proposal, entries, resegmented, shifts, swaps
 from rbr.objective import Objective, Point
 from rbr.parallel import one_blas_thread, resolve_n_jobs
-from rbr.refit import norm, refit, ridge, settle_empty_levels
+from rbr.refit import Spaces, norm, refit, ridge, settle_empty_levels
 from rbr.screening import Screen, ScreenedGradient
 
 SOLVERS = ("auto", "algorithm1")
@@ -64,7 +64,7 @@ FLAT = 2.5
 SAMPLE_SHARE = 16
 MIN_SAMPLE_ROWS = 15_000
 SAMPLE_TOL, SAMPLE_ITERATIONS = 1e-2, 30
-# Rows from which the dispersion is estimated; with more, every k-th row.
+# Rows from which the dispersion is estimated; with more, so many of them.
 MAX_DISPERSION_ROWS = 20_000
 DISPERSION_ROUNDS = 4
 
@@ -199,7 +199,7 @@ class Problem:
         A step that is safe for the bound is then too short to tell which features and pieces pay.
         """
         bound = self.objective.loss.curvature_bound()
-        return bound is not None and FLAT * self.objective.constant.curvature < bound
+        return bound is not None and FLAT * self.objective.constant_curvature < bound
 
     @cached_property
     def entry_step(self) -> float:
@@ -208,7 +208,7 @@ class Problem:
         A loss without a bound, or far below it, lends its mean curvature at the constant model.
         """
         bound = self.objective.loss.curvature_bound()
-        return 1.0 / (self.objective.constant.curvature if bound is None or self.is_flat else bound)
+        return 1.0 / (self.objective.constant_curvature if bound is None or self.is_flat else bound)
 
     @cached_property
     def natural_step(self) -> float:
@@ -221,32 +221,46 @@ class Problem:
         shares = self.objective.design.with_weights("counts").weights
         stretch = np.divide(shares, weights, out=np.ones_like(shares), where=weights > 0).max(initial=1.0)
         bound = self.objective.loss.curvature_bound()
-        return 1.0 / (float(stretch) * (self.objective.constant.curvature if bound is None else bound))
+        return 1.0 / (float(stretch) * (self.objective.constant_curvature if bound is None else bound))
 
-    def improve(
+    @cached_property
+    def _spaces(self) -> Spaces:
+        return Spaces()
+
+    def improve(self, proposal: Proposal | Prox, intercept, **until) -> tuple[Point, np.ndarray, float]:
+        """(point, labels, value) after a refit of proposed tables within their pieces; `until` as in `refitted`."""
+        # The point is refit's alone, so that its raw scores are gone when there are better ones.
+        return self.refitted(
+            self.objective.point(proposal.f, proposal.support, intercept), proposal.labels, proposal.support, **until
+        )
+
+    def refitted(
         self,
-        proposal: Proposal | Prox,
-        intercept,
+        point: Point,
+        labels: np.ndarray,
+        support: np.ndarray,
         *,
         step: float,
         n_newton: int,
         tol: float,
         target: float = np.inf,
         enough: float = 0.0,
+        gradient: np.ndarray | None = None,
     ) -> tuple[Point, np.ndarray, float]:
-        """(point, labels, value) after a refit of proposed tables within their pieces; given up far above a target."""
-        # The point is refit's alone, so that its raw scores are gone when there are better ones.
+        """(point, labels, value) after a refit of a point within its pieces; given up far above a target."""
         point, labels = refit(
             self.objective,
             self.constraints,
-            self.objective.point(proposal.f, proposal.support, intercept),
-            proposal.labels,
+            point,
+            labels,
             alpha=self.alpha,
             step=step,
             tol=tol,
             max_newton=n_newton,
-            target=target - self.cost(proposal.labels, proposal.support),
+            target=target - self.cost(labels, support),
             enough=enough,
+            gradient=gradient,
+            spaces=self._spaces,
         )
         return point, labels, self.value(point, labels)
 
@@ -316,19 +330,41 @@ def _run_auto(
     value = problem.value(point, labels)
     least_descent = DESCENT * abs(value)
 
+    refits = {"step": longest, "tol": 0.1 * tol}
+
     def accept(proposal, n_newton, by_at_least=least_descent, enough=0.0):
         """The refitted proposal if the objective falls by enough, else None."""
         target = value - by_at_least
-        until = {"tol": 0.1 * tol, "target": target, "enough": enough}
-        new = problem.improve(proposal, point.intercept, step=longest, n_newton=n_newton, **until)
+        new = problem.improve(proposal, point.intercept, n_newton=n_newton, target=target, enough=enough, **refits)
         return new if new[-1] < target else None
 
+    def finished(gradient):
+        """The point after more Newton steps if the objective falls, else None."""
+        known = {"n_newton": NEWTON_TO_FINISH, "target": value, "gradient": gradient.of_used}
+        new = problem.refitted(point, labels, point.support, **known, **refits)
+        return new if new[-1] < value else None
+
+    # A fit that comes from a sample has its features: their pieces are settled before other columns are read, unless
+    # there is still signal of others.
+    pieces_first = problem.is_large and len(point.support) > 0 and problem.loudness(point) <= LOUD
     for iteration in range(max_iter + 1):
         gradient = problem.screen.move_to(point)
         nearly_still = tol * max(norm(point.f, weights), 1e-12)
         growing = constraints.with_max_features(_at_a_time(constraints, point))
-        new, refused = None, []
+        new, refused, searched = None, [], None
         pays, pieces_pay = problem.worth_a_pass(value), True
+        if pieces_first and iteration < max_iter:
+            searched = resegmented(problem, point, labels, gradient.of_used)
+            if searched is not None and searched.pays(pays):
+                residual, converged = norm(searched.f - point.f, weights), False
+                stop = recorder.record(point, labels, step, residual, gradient.n_read)
+                new = None if stop else accept(searched, NEWTON_PER_PROPOSAL, enough=pays)
+                if stop:
+                    break
+                if new is not None:
+                    point, labels, value = new
+                    continue
+            pieces_first = False
         for halving in range(MAX_STEP_HALVINGS + 1):
             found, residual = problem.step_from(gradient, step, growing)
             if residual <= nearly_still and growing.max_features != limit:
@@ -349,14 +385,15 @@ def _run_auto(
                         break
             may_search = problem.is_large or problem.is_flat
             if may_search and halving == 0 and np.array_equal(found.support, point.support):
-                searched = resegmented(problem, point, labels, gradient.of_used)
+                if searched is None:
+                    searched = resegmented(problem, point, labels, gradient.of_used)
                 if searched is not None:
-                    pieces_pay = searched.promise > 0 and 2 * searched.promise >= pays
+                    pieces_pay = searched.pays(pays)
                     new = accept(searched, NEWTON_PER_PROPOSAL, enough=pays) if pieces_pay else None
                 if new is not None:
                     break
             if np.array_equal(found.labels, labels):
-                new = accept(Prox(point.f, point.support, labels, found.codes, 0), NEWTON_TO_FINISH, by_at_least=0.0)
+                new = finished(gradient)
             elif problem.is_large and not pieces_pay and np.array_equal(found.support, point.support):
                 pass  # the best pieces of all promise too little, so these do
             elif not any(np.array_equal(found.labels, other) for other in refused):
@@ -644,16 +681,16 @@ def _start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.nd
     found, *_ = _run_auto(sample, start_of_sample, step, SAMPLE_ITERATIONS, SAMPLE_TOL, recorder, with_moves=False)
     whole.count_work_of(objective)
     start, labels = _start(problem, found.f, found.intercept)
-    return (start, labels) if problem.value(start, labels) < whole.constant.loss else None
+    return (start, labels) if problem.value(start, labels) < whole.constant_loss else None
 
 
 def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:
     """phi, the unit of the jump cost: the variance that is left when a good model has been taken out.
 
-    1 where the loss knows its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 evenly spaced
-    rows: start with the dispersion around the constant model; fit at the default jump cost without limits, from
-    zero; take the dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by less than
-    5%, at most four times. A place that was searched for has cost more than the number that stands there, so the code
+    1 where the loss knows its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 rows: start
+    with the dispersion around the constant model; fit at the default jump cost without limits, from zero; take the
+    dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by less than 5%, at most
+    four times. A place that was searched for has cost more than the number that stands there, so the code
     length of the fit counts among its degrees of freedom, and a fit that spends more than half of the rows in this way
     is not believed; else a small table fits its own noise, finds little left, and goes on to fit more. It depends on
     data, loss and shapes, not on a step, a limit or a start.
@@ -663,19 +700,8 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
         return 1.0
     n_rows = objective.design.n_rows
     if n_rows > MAX_DISPERSION_ROWS:
-        rows = np.arange(0, n_rows, -(-n_rows // MAX_DISPERSION_ROWS))
-        v = objective.row_weights[rows] / objective.row_weights[rows].sum()
-        design = objective.design[rows].with_weights(objective.design.weights_kind, sample_weight=v)
-        objective = Objective(
-            design,
-            objective.y[rows],
-            loss,
-            row_weights=v,
-            n_total=objective.n_total * len(rows) / n_rows,
-            offset=None if objective.offset is None else objective.offset[rows],
-            n_threads=objective.n_threads,
-        )
-        constraints = constraints.on(design.weights)
+        objective = objective.sample(MAX_DISPERSION_ROWS)
+        constraints = constraints.on(objective.design.weights)
     constraints = constraints.without_limits(DEFAULT_JUMP_COST)
     y, v, n = objective.y, objective.row_weights, objective.n_total
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))

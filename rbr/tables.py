@@ -23,6 +23,9 @@ ENTRIES_PER_BLOCK = 2**22
 ENTRIES_PER_SORT = 2**18
 MIN_COLUMNS_PER_SORT = 8
 
+# To the kernel `transpose` no rows mean all.
+ALL = np.empty(0, dtype=np.int64)
+
 
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas or polars frame, which is read column by column."""
@@ -103,10 +106,10 @@ class Table(ABC):
         values = np.empty((stop - start, self.n_rows), dtype=numbers.dtype)
         if numbers.strides[0] > numbers.strides[1]:
             # The rows of a wide table are pages apart. Pieces of them are put side by side first: that is faster.
-            transpose(np.ascontiguousarray(numbers), values, 0, stop - start)
+            transpose(np.ascontiguousarray(numbers), ALL, values, 0, stop - start)
         else:
             values[:] = numbers.T
-        return values, None if weights is None else np.tile(weights, (stop - start, 1))
+        return values, _for_each(weights, stop - start)
 
     def view_width(self) -> int:
         """The number of neighbouring columns that `numbers` gives at once without much memory."""
@@ -154,10 +157,18 @@ class RowsOf(Table):
     def __init__(self, table: Table, rows: np.ndarray):
         self.n_rows, self.n_features, self.names = len(rows), table.n_features, table.names
         self._table = table
-        self._rows = rows
+        self._rows = rows.astype(np.int64, copy=False)
 
     def sort_width(self, n_rows):
         return self._table.sort_width(n_rows)
+
+    def columns_to_sort(self, start, stop, weights, transpose):
+        whole = self._table.whole()
+        if whole is None or not self.n_rows:
+            return super().columns_to_sort(start, stop, weights, transpose)
+        values = np.empty((stop - start, self.n_rows), dtype=whole.dtype)
+        transpose(whole[:, start:stop], self._rows, values, 0, stop - start)
+        return values, _for_each(weights, stop - start)
 
     def numbers(self, start, stop, rows=None):
         return self._table.numbers(start, stop, self._rows if rows is None else self._rows[rows])
@@ -389,6 +400,11 @@ def check_names(columns: Iterable) -> tuple[str, ...] | None:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"X has more than one column named {twice!r}; column names must differ")
     return names
+
+
+def _for_each(weights: np.ndarray | None, n_columns: int) -> np.ndarray | None:
+    """The weights of the rows, for each column."""
+    return None if weights is None else np.tile(weights, (n_columns, 1))
 
 
 def as_floats(numbers: np.ndarray) -> np.ndarray:

@@ -112,12 +112,31 @@ def transpose_cases(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     with np.errstate(over="ignore"):
         values = rng.choice(AWKWARD, shape).astype(draw(st.sampled_from([np.float64, np.float32])))
-    return Case([draw(laid_out(values))], [np.zeros(shape[::-1], dtype=values.dtype)], shape[1])
+    rows = rng.integers(0, shape[0], draw(st.sampled_from([0, 1, 70])))
+    out = np.zeros((shape[1], len(rows) or shape[0]), dtype=values.dtype)
+    return Case([draw(laid_out(values)), rows], [out], shape[1])
+
+
+@st.composite
+def sort_cases(draw):
+    """Too short for the digits to matter, and longer ones with ties."""
+    values = draw(columns())
+    if draw(st.booleans()):
+        rng = np.random.default_rng(draw(st.integers(0, 99)))
+        values = np.concatenate([values, rng.choice(values, 300, axis=1) if values.size else values], axis=1)
+        values[:, ::3] *= rng.standard_normal(values[:, ::3].shape).astype(values.dtype)
+    return Case([], [values], len(values), agree_to_the_bit)
+
+
+def agree_to_the_bit(actual, expected):
+    for one, other in zip(actual, expected, strict=True):
+        assert_same_bits(one, other)
 
 
 CASES = {
     "cut_binomial": cut_binomial_cases(),
     "cut_regular": cut_regular_cases(),
     "encode": encode_cases(),
+    "sort_rows": sort_cases(),
     "transpose": transpose_cases(),
 }

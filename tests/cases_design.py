@@ -93,7 +93,14 @@ def gram_cases(draw):
     return Case(args, unweighted.outs, unweighted.n_items, agree_in_sums_of(row_weights))
 
 
+@st.composite
+def bin_counts_cases(draw):
+    codes, offsets = draw(binned())
+    return Case([codes, offsets], [np.full(offsets[-1], np.nan)], len(codes))
+
+
 CASES = {
+    "bin_counts": bin_counts_cases(),
     "cross_counts": cross_counts_cases(),
     "gram": gram_cases(),
     "matvec": matvec_cases(),

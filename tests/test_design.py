@@ -534,8 +534,9 @@ def test_position_of_a_missing_bin_may_be_nan():
         (lambda B: B.with_weights("counts", [1.0, -1.0, 1.0]), ValueError, "sample_weight[1] is -1.0"),
         (lambda B: B[1], IndexError, "rows has shape () and dtype int64; it must be a slice"),
         (lambda B: B[[0.5]], IndexError, "rows has shape (1,) and dtype float64"),
-        (lambda B: B[[3]], IndexError, "index 3 is out of bounds"),
-        (lambda B: B[np.array([True])], IndexError, "boolean index did not match"),
+        (lambda B: B[[0, -4]], IndexError, "rows holds -4; it must hold indices of the 3 rows"),
+        (lambda B: B[[3]], IndexError, "rows holds 3; it must hold indices of the 3 rows"),
+        (lambda B: B[np.array([True])], IndexError, "rows is a mask of length 1; it must be as long"),
     ],
 )
 def test_errors_of_the_methods(call, error, message):

@@ -11,8 +11,8 @@ from problems import LOSSES, SHAPES, make_design, make_target, with_even_bins
 from rbr import refit as refit_module
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
-from rbr.objective import spread_rows
 from rbr.refit import coarsened, conjugate_gradients, keep_monotone, piece_basis, refit, used_features
+from rbr.sampling import spread_rows
 from rbr.solver import make_objective
 
 

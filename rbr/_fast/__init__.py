@@ -4,13 +4,14 @@ They validate nothing, hold no lock and use no Python objects in loops; the room
 and allocate before they call. Each works on a range of features or rows.  Looks at: nothing of rbr.
 """
 
-from rbr._fast._binning import cut_binomial, cut_regular, encode, transpose
-from rbr._fast._design import cross_counts, gram, matvec, rmatvec
+from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
+from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
 from rbr._fast._losses import log_loss_curvature, log_loss_residual, log_loss_sums, log_loss_values, squared_distances
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
 
 __all__ = [
+    "bin_counts",
     "center_tables",
     "cross_counts",
     "cut_binomial",
@@ -25,6 +26,7 @@ __all__ = [
     "prox_tables",
     "rmatvec",
     "score",
+    "sort_rows",
     "squared_distances",
     "transpose",
 ]

@@ -7,8 +7,60 @@ number of edges below it. NaN has the code one past the ordered bins.
 import numpy as np
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t, uint16_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    #define DIGIT_BITS 11
+    #define N_DIGITS (1 << DIGIT_BITS)
+    #define DIGIT(key, place) (((key) >> (DIGIT_BITS * (place))) & (N_DIGITS - 1))
+
+    /* Sorts n numbers by their digits, the last one first. The keys of numbers sort as the numbers do: of positive ones
+       they are the bits with the sign flipped, of negative ones all bits flipped. -0 becomes 0, and NaN has the key of all
+       ones. Works on two arrays of n keys; counts has room for N_DIGITS of every place. */
+    #define DEFINE_SORT(name, real, word, signed_word, n_places)                                                     \
+        static void name(real *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) {                    \
+            const int last_bit = 8 * sizeof(word) - 1;                                                               \
+            const word sign = (word)1 << last_bit;                                                                   \
+            word *from = (word *)one, *to = (word *)other, *swapped, key;                                            \
+            memset(counts, 0, sizeof(uint32_t) * N_DIGITS * n_places);                                               \
+            for (Py_ssize_t i = 0; i < n; i++) {                                                                     \
+                real x = values[i] + (real)0;                                                                        \
+                memcpy(&key, &x, sizeof key);                                                                        \
+                key ^= (word)((signed_word)key >> last_bit) | sign;                                                  \
+                from[i] = key = x == x ? key : (word)-1;                                                             \
+                for (int place = 0; place < n_places; place++)                                                       \
+                    counts[N_DIGITS * place + DIGIT(key, place)]++;                                                  \
+            }                                                                                                        \
+            for (int place = 0; place < n_places; place++) {                                                         \
+                uint32_t *next = counts + N_DIGITS * place, sum = 0;                                                 \
+                if (n == 0 || next[DIGIT(from[0], place)] == (uint32_t)n)                                            \
+                    continue; /* the same digit in all */                                                            \
+                for (int digit = 0; digit < N_DIGITS; digit++) {                                                     \
+                    uint32_t count = next[digit];                                                                    \
+                    next[digit] = sum;                                                                               \
+                    sum += count;                                                                                    \
+                }                                                                                                    \
+                for (Py_ssize_t i = 0; i < n; i++)                                                                   \
+                    to[next[DIGIT(from[i], place)]++] = from[i];                                                     \
+                swapped = from, from = to, to = swapped;                                                             \
+            }                                                                                                        \
+            for (Py_ssize_t i = 0; i < n; i++) {                                                                     \
+                key = from[i] ^ (from[i] & sign ? sign : (word)-1);                                                  \
+                memcpy(&values[i], &key, sizeof key);                                                                \
+            }                                                                                                        \
+        }
+
+    DEFINE_SORT(sort_floats, float, uint32_t, int32_t, 3)
+    DEFINE_SORT(sort_doubles, double, uint64_t, int64_t, 6)
+    """
+    int N_DIGITS
+    void sort_floats(float *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) noexcept nogil
+    void sort_doubles(double *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) noexcept nogil
 
 ctypedef fused real_t:
     float
@@ -31,21 +83,43 @@ cdef enum:
 
 def transpose(
     const real_t[:, :] values,      # IN  (n_rows, n_features), any strides
-    real_t[:, ::1] out,             # OUT (n_features, n_rows), the rows first <= j < last
+    const int64_t[::1] rows,        # IN  (n,): the rows that are wanted, or (0,) for all
+    real_t[:, ::1] out,             # OUT (n_features, n), the rows first <= j < last
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """out[j, i] = values[i, j], in tiles: a row of a wide table is pages away from the next."""
-    cdef Py_ssize_t n_rows = values.shape[0], i0 = 0, j0, i, j
+    """out[j, i] = values[rows[i], j], in tiles: a row of a wide table is pages away from the next."""
+    cdef Py_ssize_t n_rows = out.shape[1], i0 = 0, j0, i, j, row
+    cdef bint is_all = rows.shape[0] == 0
     with nogil:
         while i0 < n_rows:
             j0 = first
             while j0 < last:
                 for i in range(i0, min(i0 + TILE_ROWS, n_rows)):
+                    row = i if is_all else rows[i]
                     for j in range(j0, min(j0 + TILE_COLUMNS, last)):
-                        out[j, i] = values[i, j]
+                        out[j, i] = values[row, j]
                 j0 += TILE_COLUMNS
             i0 += TILE_ROWS
+
+
+def sort_rows(
+    real_t[:, ::1] values,          # IN/OUT (n_features, n_values), the rows first <= j < last; below 2^32 values
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """Sort each row: -0 counts as 0, and NaN come last."""
+    cdef Py_ssize_t n_values = values.shape[1], j
+    cdef uint64_t[:, ::1] keys = np.empty((2, n_values), dtype=np.uint64)
+    cdef uint32_t[::1] counts = np.empty(6 * N_DIGITS, dtype=np.uint32)
+    if n_values == 0:
+        return
+    with nogil:
+        for j in range(first, last):
+            if real_t is float:
+                sort_floats(&values[j, 0], n_values, &keys[0, 0], &keys[1, 0], &counts[0])
+            else:
+                sort_doubles(&values[j, 0], n_values, &keys[0, 0], &keys[1, 0], &counts[0])
 
 
 def cut_regular(

@@ -11,6 +11,7 @@ from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 
 __all__ = [
+    "bin_counts",
     "center_tables",
     "cross_counts",
     "cut_binomial",
@@ -25,6 +26,7 @@ __all__ = [
     "prox_tables",
     "rmatvec",
     "score",
+    "sort_rows",
     "squared_distances",
     "transpose",
 ]
@@ -86,6 +88,13 @@ def gram(
         t_bins, u_bins = slice(out_offsets[t], out_offsets[t + 1]), slice(out_offsets[u], out_offsets[u + 1])
         out[t_bins, u_bins] = block
         out[u_bins, t_bins] = block.T
+
+
+def bin_counts(codes, offsets, out, first, last):
+    """`rmatvec` of rows that all count once, of the features first <= j < last, in the place of what `out` holds."""
+    for j in range(first, last):
+        n_bins = offsets[j + 1] - offsets[j]
+        out[offsets[j] : offsets[j + 1]] = np.bincount(codes[j], minlength=n_bins)[:n_bins]
 
 
 def cross_counts(codes, offsets, features, out_offsets, out, first, last):
@@ -251,12 +260,22 @@ def encode(
 
 def transpose(
     values,  # IN  (n_rows, n_features), any strides
-    out,  # OUT (n_features, n_rows) of the same dtype, the rows first <= j < last
+    rows,  # IN  (n,) int64: the rows that are wanted, or (0,) for all
+    out,  # OUT (n_features, n) of the same dtype, the rows first <= j < last
     first,
     last,
 ):
-    """out[j, i] = values[i, j]."""
-    out[first:last] = values[:, first:last].T
+    """out[j, i] = values[rows[i], j]."""
+    out[first:last] = (values[rows] if len(rows) else values)[:, first:last].T
+
+
+def sort_rows(
+    values,  # IN/OUT (n_features, n_values), the rows first <= j < last
+    first,
+    last,
+):
+    """Sort each row: -0 counts as 0, and NaN come last."""
+    values[first:last] = np.sort(values[first:last] + values.dtype.type(0), axis=1)
 
 
 def score(
