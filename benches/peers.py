@@ -250,7 +250,10 @@ def resident(field: str) -> float:
 
 
 class Peak:
-    """The largest resident size while it is open, less the one when it was opened."""
+    """The largest resident size while it is open, less the one when it was opened.
+
+    The system keeps it, where it can be told to begin anew; else a thread looks, which takes its time from the fit's.
+    """
 
     def __init__(self, mapped: bool):
         self.field = "RssAnon" if mapped else "VmRSS"
@@ -258,13 +261,14 @@ class Peak:
     def __enter__(self):
         self.before = self.most = resident(self.field)
         self.over = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
         try:
             Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
-            self.resets = True
+            self.watches = self.field != "VmRSS"
         except OSError:
-            self.resets = False
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        self.thread.start()
+            self.watches = True
+        if self.watches:
+            self.thread.start()
         return self
 
     def _watch(self):
@@ -273,9 +277,10 @@ class Peak:
 
     def __exit__(self, *exception):
         self.over.set()
-        self.thread.join()
-        if self.field == "VmRSS" and self.resets:
-            self.most = max(self.most, resident("VmHWM"))
+        if self.watches:
+            self.thread.join()
+        else:
+            self.most = resident("VmHWM")
         self.bytes = self.most - self.before
 
 
