@@ -111,7 +111,8 @@ class _Sample:
         self.residual, self.curvature = np.empty(self.raw.shape), np.empty(self.raw.shape)
         self.loss.evaluate(self.y, self.raw, residual=self.residual, curvature=self.curvature)
         if not self.is_all:
-            gradient = objective.gradient(point, point.support)
+            gradient = solution._gradient
+            gradient = objective.gradient(point, point.support) if gradient is None else gradient
             self.pull_by_bin = -(objective.design.weights * gradient.T).T
             self.curvature_by_bin = objective.curvature_by_bin(objective.curvature(point), point.support)
 

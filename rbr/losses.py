@@ -224,6 +224,11 @@ class Loss(ABC):
     def constant_start(self, y: np.ndarray, v: np.ndarray, offset: np.ndarray | None = None):
         """The intercept of the best model without features: argmin_c sum_i v_i loss(y_i, offset_i + c)."""
 
+    def constant_value(self, y, v, c, offset=None, n_threads: int = 1) -> float:
+        """sum_i v_i loss(y_i, offset_i + c)."""
+        z = np.zeros(y.shape[0] if np.ndim(c) == 0 else (y.shape[0], len(c))) + c
+        return self.value(y, z if offset is None else z + offset, v, n_threads)
+
     @abstractmethod
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         """The prediction that belongs to raw scores z: in the units of y, for classes their probabilities."""
@@ -734,6 +739,12 @@ class LogLoss(Loss):
             return LARGEST_INTERCEPT if zeros == 0 else -LARGEST_INTERCEPT
         start = math.log(ones) - math.log(zeros)
         return start if offset is None else self.refit_intercept(y, offset, v, start)
+
+    def constant_value(self, y, v, c, offset=None, n_threads=1):
+        if offset is not None:
+            return super().constant_value(y, v, c, offset, n_threads)
+        ones = _dot(y, v)
+        return ones * float(np.logaddexp(0.0, -c)) + (float(v.sum()) - ones) * float(np.logaddexp(0.0, c))
 
     def majorized_curvature(self, y, z):
         """tanh(z / 2) / (2 z), the bound of Jaakkola and Jordan (2000)."""

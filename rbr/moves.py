@@ -55,6 +55,7 @@ class Proposal:
     support: np.ndarray
     labels: np.ndarray
     promise: float = np.nan
+    intercept_move: float = 0.0  # what the intercept will answer, to first order, if known
 
     def pays(self, least: float) -> bool:
         """Whether it promises half of what it must gain: a refit of all tables may gain as much again."""
@@ -143,7 +144,8 @@ def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray)
     means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
     f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
     promise += ridge(point.f, constraints.weights, problem.alpha) - ridge(f, constraints.weights, problem.alpha)
-    return Proposal(None, f, support, pieces, promise)
+    intercept_move = -float(by_bin @ (f - point.f)[bins]) / total
+    return Proposal(None, f, support, pieces, promise, intercept_move)
 
 
 def shifts(problem, point: Point, labels: np.ndarray, gradient: np.ndarray, least: float = 0.0) -> Iterator[Proposal]:

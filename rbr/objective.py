@@ -101,7 +101,8 @@ class Objective:
     @cached_property
     def constant_loss(self) -> float:
         """The loss of the best model without features."""
-        return self.point(self.zero_tables(), np.zeros(0, dtype=np.int64)).loss
+        args = self.y, self.row_weights, self._constant_intercept
+        return self.loss.constant_value(*args, self.offset, self.n_threads)
 
     @cached_property
     def constant_curvature(self) -> float:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -79,6 +80,14 @@ def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int
                 other.result()
 
 
+@cache
+def _thread_pools():
+    """The thread pools of the libraries that are loaded; to look for them takes some milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 _blas_lock = threading.Lock()
 _n_in_blas, _blas_limit = 0, None
 
@@ -92,9 +101,7 @@ def one_blas_thread() -> Iterator[None]:
     global _n_in_blas, _blas_limit
     with _blas_lock:
         if _n_in_blas == 0:
-            from threadpoolctl import threadpool_limits
-
-            _blas_limit = threadpool_limits(1, user_api="blas")
+            _blas_limit = _thread_pools().limit(limits=1, user_api="blas")
         _n_in_blas += 1
     try:
         yield

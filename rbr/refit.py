@@ -231,7 +231,8 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
             moved = np.zeros(point.f.shape)
             moved[used] = point.f[used] + 0.5**halving * move[used]
             tables, new_labels = keep_monotone(constraints, moved, labels, point.support)
-            trial = objective.point(tables, used_features(constraints, new_labels), point.intercept)
+            intercept = point.intercept + 0.5**halving * space.intercept_move(move)
+            trial = objective.point(tables, used_features(constraints, new_labels), intercept)
             trial_value = trial.loss + ridge(tables, constraints.weights, alpha)
             if trial_value < value:
                 return trial, new_labels, trial_value
@@ -296,6 +297,7 @@ class _Space:
         self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
         self._merged: dict[int, tuple] = {}
         self._factored = _Factored(None, np.zeros(0), False)
+        self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, where known
         n_rows = 0 if isinstance(objective, GramObjective) else objective.design.n_rows
         n_sample = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * int(self.starts[-1]))
         tables = self.classes[0]
@@ -336,6 +338,10 @@ class _Space:
             for t in tables:
                 columns[t.bins, c] = t.basis.basis @ mine[t.where]
         return out
+
+    def intercept_move(self, move: np.ndarray) -> float:
+        """What the intercept will answer to a move of the tables, to first order; 0 where that is not known."""
+        return 0.0 if self._curvature_shares is None else -float(self._curvature_shares @ move)
 
     def newton_move(self, point: Point, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
         """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
@@ -423,6 +429,7 @@ class _Space:
         codes, offsets, merged = self._merged_columns(0, is_rough=True)
         whole = curvature if self._hessian_rows is None else objective.curvature(point, majorize)
         by_bin, total = objective.curvature_by_bin(whole, self.support), float(whole.sum())
+        self._curvature_shares = by_bin / max(total, 1e-300)
         gram = objective.gram_of(codes, offsets, curvature)
         by_group = np.diagonal(gram).copy()
         if self._hessian_rows is not None:

@@ -127,6 +127,7 @@ class Solution:
     history: list[Iteration]
     _problem: Problem = field(repr=False)
     _point: Point = field(repr=False)
+    _gradient: np.ndarray | None = field(default=None, repr=False)  # at the point, of used features, if known
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -229,6 +230,8 @@ class Problem:
 
     def improve(self, proposal: Proposal | Prox, intercept, **until) -> tuple[Point, np.ndarray, float]:
         """(point, labels, value) after a refit of proposed tables within their pieces; `until` as in `refitted`."""
+        if isinstance(proposal, Proposal):
+            intercept = intercept + proposal.intercept_move
         # The point is refit's alone, so that its raw scores are gone when there are better ones.
         return self.refitted(
             self.objective.point(proposal.f, proposal.support, intercept), proposal.labels, proposal.support, **until
@@ -316,7 +319,7 @@ def _run_algorithm1(problem: Problem, start: Start, step: float | None, max_iter
             break
         point = objective.point(found.f, found.support, point.intercept)
         labels = found.labels
-    return point, labels, step, residual, converged
+    return point, labels, step, residual, converged, gradient.of_used
 
 
 def _run_auto(
@@ -413,7 +416,7 @@ def _run_auto(
             break
         point, labels, value = new
         step = min(2 * step, longest)
-    return point, labels, step, residual, converged
+    return point, labels, step, residual, converged, gradient.of_used
 
 
 def single_moves(
@@ -565,7 +568,8 @@ def solve(
         return (_start_on_sample(problem, step) if may_sample else None) or _start(solved, warm_start)
 
     recorder = _Recorder(solved, verbose, callback, rows=objective)
-    point, labels, step_size, residual, converged = _RUNNERS[solver](solved, start, step, max_iter, tol, recorder)
+    run = _RUNNERS[solver]
+    point, labels, step_size, residual, converged, gradient = run(solved, start, step, max_iter, tol, recorder)
     if by_gram:
         point = objective.point(point.f, point.support, point.intercept)
     if not converged and tol > 0:
@@ -593,6 +597,7 @@ def solve(
         history=recorder.history,
         _problem=problem,
         _point=point,
+        _gradient=gradient,
     )
 
 
