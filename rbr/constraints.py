@@ -233,7 +233,7 @@ class Prox:
 
     f : the stacked tables; support : ascending indices of the non-zero ones; labels : one int32 per bin,
     2 * piece + is_line (-1 outside); codes : code length of each table; n_searched : how many tables were
-    searched for pieces.
+    searched for pieces; nets : what each of those gains before its entry is paid, up to a factor, and 0 of others.
     """
 
     f: np.ndarray
@@ -241,6 +241,7 @@ class Prox:
     labels: np.ndarray
     codes: np.ndarray
     n_searched: int
+    nets: np.ndarray
 
 
 @dataclass(eq=False)
@@ -441,6 +442,7 @@ class BoundConstraints:
             labels=result.labels[0] if f.ndim == 1 else np.ascontiguousarray(result.labels.T),
             codes=result.codes.sum(axis=0),
             n_searched=result.n_searched,
+            nets=result.nets,
         )
 
     def _prox_scaled(
@@ -525,7 +527,7 @@ class BoundConstraints:
         losers = np.setdiff1d(searched, winners)
         lost_bins = bins_of(losers, self.offsets)
         out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
-        return Prox(out, winners, labels, codes, len(searched))
+        return Prox(out, winners, labels, codes, len(searched), nets.sum(axis=0))
 
     def _search_while_it_can_win(self, search, ranks, bounds, is_unread, read) -> np.ndarray:
         """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound.

@@ -17,6 +17,7 @@ from rbr.objective import Point
 from rbr.ragged import bins_of
 from rbr.refit import piece_basis, ridge, used_features
 
+NONE = np.zeros(0, dtype=np.int64)
 _FREQUENCY = SHAPES.index("frequency")
 _WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
@@ -62,11 +63,11 @@ class Proposal:
         return self.promise > 0 and 2 * self.promise >= least
 
 
-def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
+def swaps(problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE) -> Iterator[Proposal]:
     """For each used feature, the least important first: the other feature that explains most in its place.
 
     The others are refitted without it first, so that what it alone explained is there to be explained. A Newton step
-    and one pass over all columns for each.
+    and one pass over all columns, but for some that shall not enter, for each.
     """
     constraints = problem.constraints
     squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
@@ -79,24 +80,21 @@ def swaps(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Pr
         f[bins], pieces[bins] = 0.0, -1
         removal = Proposal(None, f, point.support[point.support != out], pieces)
         without, pieces, _ = problem.improve(removal, point.intercept, step=step, n_newton=1, tol=0.0)
-        entered = _best_to_enter(problem, without, pieces, step, but_not=out)
+        entered = _best_to_enter(problem, without, pieces, step, np.append(but_not, out))
         if entered is not None:
             yield replace(entered, change=Swap(int(out), entered.change.into))
 
 
-def entries(problem, point: Point, labels: np.ndarray, step: float) -> Iterator[Proposal]:
-    """The unused feature that explains most beside the used ones, if any pays. One pass over all columns."""
-    entered = _best_to_enter(problem, point, labels, step)
+def entries(problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE) -> Iterator[Proposal]:
+    """The unused feature that explains most beside the used ones, if any pays. One pass over all columns but some."""
+    entered = _best_to_enter(problem, point, labels, step, but_not)
     if entered is not None:
         yield entered
 
 
-def _best_to_enter(
-    problem, point: Point, labels: np.ndarray, step: float, but_not: int | None = None
-) -> Proposal | None:
+def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray) -> Proposal | None:
     """The entry of the unused feature whose table a step from zero makes worth most, if any."""
-    others = point.support if but_not is None else np.append(point.support, but_not)
-    found = problem.best_to_enter(point, step, without=others)
+    found = problem.best_to_enter(point, step, without=np.concatenate([point.support, but_not]))
     if not len(found.support):
         return None
     constraints, into = problem.constraints, int(found.support[0])

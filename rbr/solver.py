@@ -30,7 +30,7 @@ from rbr.design import BinnedMatrix
 from rbr.gram import gram_objective
 from rbr.gram import pays as gram_pays
 from rbr.losses import get_loss
-from rbr.moves import Proposal, entries, resegmented, shifts, swaps
+from rbr.moves import NONE, Proposal, entries, resegmented, shifts, swaps
 from rbr.objective import Objective, Point
 from rbr.parallel import one_blas_thread, resolve_n_jobs
 from rbr.refit import Spaces, norm, refit, ridge, settle_empty_levels
@@ -64,6 +64,8 @@ FLAT = 2.5
 SAMPLE_SHARE = 16
 MIN_SAMPLE_ROWS = 15_000
 SAMPLE_TOL, SAMPLE_ITERATIONS = 1e-2, 30
+# Where rows are few and columns many, a fit keeps to so many columns, or this part of them, that promise most.
+MIN_CANDIDATES, CANDIDATE_SHARE = 256, 1 / 16
 # Rows from which the dispersion is estimated; with more, so many of them.
 MAX_DISPERSION_ROWS = 20_000
 DISPERSION_ROUNDS = 4
@@ -322,11 +324,51 @@ def _run_algorithm1(problem: Problem, start: Start, step: float | None, max_iter
     return point, labels, step, residual, converged, gradient.of_used
 
 
+class Candidates:
+    """The columns that are searched for pieces until they have no more to offer; then all are, and chosen from anew.
+
+    Where rows are few no column is left out by bounds (rbr.screening), and where columns are many besides, nearly all
+    of a fit went into searches in columns of noise. The nets of one search of all columns tell which promise most.
+    """
+
+    def __init__(self, problem: Problem):
+        n_features = problem.constraints.n_features
+        self.n_kept = max(MIN_CANDIDATES, round(CANDIDATE_SHARE * n_features))
+        self.is_worthwhile = 2 * self.n_kept < n_features and not problem.screen.is_worthwhile
+        self._others = NONE  # columns that are left out
+
+    def others(self, point: Point) -> np.ndarray:
+        """The columns that are left out at a point: none that it uses."""
+        return np.setdiff1d(self._others, point.support, assume_unique=True)
+
+    def choose(self, problem: Problem, found: Prox) -> None:
+        """Keep the columns that gained most in a search of all."""
+        if self.is_worthwhile:
+            forced = problem.constraints.forced
+            is_other = ~forced if forced.sum() < self.n_kept else np.ones(len(forced), dtype=bool)
+            is_other[np.argsort(-found.nets, kind="stable")[: self.n_kept]] = False
+            is_other[found.support] = False
+            self._others = np.flatnonzero(is_other)
+
+
 def _run_auto(
-    problem: Problem, start: Start, step: float | None, max_iter: int, tol: float, recorder, with_moves: bool = True
+    problem: Problem,
+    start: Start,
+    step: float | None,
+    max_iter: int,
+    tol: float,
+    recorder,
+    *,
+    with_moves: bool = True,
+    candidates: Candidates | None = None,
+    looks_at_all: bool = True,
 ):
-    """Propose by a proximal step, refit, accept if the objective falls; then single moves."""
+    """Propose by a proximal step, refit, accept if the objective falls; then single moves.
+
+    Without `looks_at_all` the candidates have the last word, once they are chosen.
+    """
     constraints = problem.constraints
+    candidates = Candidates(problem) if candidates is None else candidates
     weights, limit = constraints.weights, constraints.max_features
     step = longest = problem.natural_step if step is None else step
     point, labels = start()
@@ -353,7 +395,9 @@ def _run_auto(
     for iteration in range(max_iter + 1):
         gradient = problem.screen.move_to(point)
         nearly_still = tol * max(norm(point.f, weights), 1e-12)
-        growing = constraints.with_max_features(_at_a_time(constraints, point))
+        others = candidates.others(point)
+        allowed = constraints.excluding(others) if len(others) else constraints
+        growing = allowed.with_max_features(_at_a_time(constraints, point))
         new, refused, searched = None, [], None
         pays, pieces_pay = problem.worth_a_pass(value), True
         if pieces_first and iteration < max_iter:
@@ -371,8 +415,13 @@ def _run_auto(
         for halving in range(MAX_STEP_HALVINGS + 1):
             found, residual = problem.step_from(gradient, step, growing)
             if residual <= nearly_still and growing.max_features != limit:
+                growing = allowed
+                found, residual = problem.step_from(gradient, step, growing)
+            if residual <= nearly_still and growing is not constraints and looks_at_all:
                 growing = constraints
                 found, residual = problem.step_from(gradient, step, growing)
+            if growing.excluded is constraints.excluded:
+                candidates.choose(problem, found)
             converged = residual <= nearly_still
             if halving == 0:
                 stop = recorder.record(point, labels, step, residual, gradient.n_read) or iteration == max_iter
@@ -409,7 +458,8 @@ def _run_auto(
             break
         if new is None and with_moves:
             least = max(least_descent, pays)
-            moves = single_moves(problem, gradient, labels, step, least, pieces_pay)
+            others = candidates.others(point)
+            moves = single_moves(problem, gradient, labels, step, least, pieces_pay, others, looks_at_all)
             tried = (accept(move, NEWTON_PER_MOVE, least, enough=pays) for move in moves)
             new = next((n for n in tried if n is not None), None)
         if new is None:
@@ -420,20 +470,32 @@ def _run_auto(
 
 
 def single_moves(
-    problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float, least: float, pieces_pay: bool
+    problem: Problem,
+    gradient: ScreenedGradient,
+    labels: np.ndarray,
+    step: float,
+    least: float,
+    pieces_pay: bool,
+    others: np.ndarray,
+    looks_at_all: bool,
 ) -> Iterator[Proposal]:
-    """What is tried when the proximal step proposes nothing new: jumps to better places, then other features."""
+    """What is tried when the proximal step proposes nothing new: jumps to better places, then other features.
+
+    Features that are no candidates enter last, and in nobody's place.
+    """
     point = gradient.point
     if pieces_pay:
         yield from islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED)
     if len(point.support) == problem.constraints.n_features:
         return
     if len(point.support) == problem.constraints.max_features:
-        yield from swaps(problem, point, labels, problem.entry_step)
+        yield from swaps(problem, point, labels, problem.entry_step, others)
     elif problem.is_flat:
         yield from longer_steps(problem, gradient, labels, step)
     elif step < problem.entry_step:  # a shorter step is a stricter selector
-        yield from entries(problem, point, labels, problem.entry_step)
+        yield from entries(problem, point, labels, problem.entry_step, others)
+        if len(others) and looks_at_all:
+            yield from entries(problem, point, labels, problem.entry_step)
 
 
 def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float) -> Iterator[Prox]:
@@ -712,10 +774,13 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
     start = point, np.full(point.f.shape, -1, dtype=np.int32)
     phi = loss.dispersion(y, point.raw, v, n, 1.0)
+    candidates = None
     for _ in range(DISPERSION_ROUNDS):
         problem = Problem(objective, constraints, 0.0, phi / n)
+        candidates = Candidates(problem) if candidates is None else candidates
         recorder = _Recorder(problem, 0, None)
-        point, labels, *_ = _run_auto(problem, lambda: start, None, 30, 1e-3, recorder)
+        options = {"candidates": candidates, "looks_at_all": False}
+        point, labels, *_ = _run_auto(problem, lambda: start, None, 30, 1e-3, recorder, **options)
         df = 1.0 + constraints.degrees_of_freedom(labels, point.support)
         df += constraints.with_jump_cost(1.0).cost(labels, point.support, 1.0)
         if df > n / 2:

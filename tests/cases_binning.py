@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers import Case, assert_close, assert_same_bits
+from helpers import Case, assert_close, assert_same_bits, largest_finite
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -36,25 +36,29 @@ def _outs(values):
     return [nothing, nothing.copy(), np.zeros(n_features, dtype=np.int64)]
 
 
-def agree_in_edges(actual, expected):
-    """Edges and numbers of bins to the bit; the means in the bins up to rounding."""
-    for k in (0, 2):
-        assert_same_bits(actual[k], expected[k])
-    assert_close(actual[1], expected[1])
+def agree_in_edges_of(values):
+    """Edges and numbers of bins to the bit; the means in the bins up to rounding of the values."""
+
+    def agree(actual, expected):
+        for k in (0, 2):
+            assert_same_bits(actual[k], expected[k])
+        assert_close(actual[1], expected[1], scale=largest_finite(values))
+
+    return agree
 
 
 @st.composite
 def cut_regular_cases(draw):
     values, weights = draw(sorted_columns())
     max_bins = draw(arrays(np.int64, len(values), elements=st.integers(2, 12)))
-    return Case([values, weights, max_bins], _outs(values), len(values), agree_in_edges)
+    return Case([values, weights, max_bins], _outs(values), len(values), agree_in_edges_of(values))
 
 
 @st.composite
 def cut_binomial_cases(draw):
     values, weights = draw(sorted_columns())
     cuts = draw(arrays(np.float64, (len(values), draw(st.integers(1, 9))), elements=st.integers(0, 40).map(float)))
-    return Case([values, weights, np.sort(cuts, axis=1)], _outs(values), len(values), agree_in_edges)
+    return Case([values, weights, np.sort(cuts, axis=1)], _outs(values), len(values), agree_in_edges_of(values))
 
 
 @st.composite

@@ -10,7 +10,9 @@ import pytest
 from helpers import assert_same_bits
 
 import rbr
-from rbr import Binner, RBRClassifier, RBRRegressor, binning
+from rbr import BinnedMatrix, Binner, Constraints, RBRClassifier, RBRRegressor, binning
+from rbr import solver as solver_module
+from rbr.constraints import BoundConstraints
 
 
 def table(n_rows, n_features, dtype=np.float32, seed=0):
@@ -148,3 +150,41 @@ def test_very_wide_tables_are_not_bagged_by_default(n_features, n_bags, monkeypa
     assert asked == [n_bags] * bool(n_bags)
     m.set_params(n_bags=2).fit(X, X[:, 0])
     assert asked[-1] == 2
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
+@pytest.mark.parametrize("forced", [(), (7,), tuple(range(200))])
+@pytest.mark.parametrize("n_kept", [10, 30])
+def test_candidates_find_what_all_columns_find_with_fewer_searches(loss, forced, n_kept, monkeypatch):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 60, (200, 400)).astype(np.uint8)
+    design = BinnedMatrix(codes, 60 * np.arange(201))
+    z = 3.0 * (codes[3] > 25) + 2.5 * (codes[50] < 15) + 2.0 * (codes[199] > 40) - 2.5
+    y = z + rng.normal(size=400) if loss == "squared_error" else (z + rng.logistic(size=400) > 0).astype(float)
+    constraints = Constraints(max_segments=4, jump_cost=0.5, always_include=forced)
+    prox, n_searched = BoundConstraints.prox, 0
+
+    def counted(self, *args, **kwargs):
+        nonlocal n_searched
+        found = prox(self, *args, **kwargs)
+        n_searched += found.n_searched
+        return found
+
+    monkeypatch.setattr(BoundConstraints, "prox", counted)
+    fits, searches = [], []
+    for least in (200, n_kept):
+        monkeypatch.setattr(solver_module, "MIN_CANDIDATES", least)
+        n_searched = 0
+        fits.append(rbr.solve(design, y, loss=loss, constraints=constraints, alpha=0.01))
+        searches.append(n_searched)
+    of_all, of_few = fits
+    assert {3, 50}.issubset(of_few.support) and of_few.converged
+    # Where features enter unpaid, both end in one of many local minima.
+    slack = 0.1 if len(forced) == 200 else 1e-3
+    assert of_few.loss_path[-1] <= of_all.loss_path[-1] + slack * abs(of_all.loss_path[-1])
+    assert searches[1] < searches[0] or len(forced) == 200
+    # The answer is a fixed point of a step that looks at every column.
+    problem, step = of_few._problem, of_few.step_size
+    gradient = problem.objective.gradient(of_few._point)
+    moved = problem.constraints.prox(of_few.f - step * gradient, step, problem.scale, alpha=problem.alpha)
+    np.testing.assert_allclose(moved.f, of_few.f, rtol=0, atol=1e-4)

@@ -12,12 +12,119 @@ from libc.math cimport INFINITY, cos, fabs, log, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
-# Seven vectors are too many for a compiler to compare for overlap at run time; it must be told there is none.
+# The loops over starts, in C: as many starts at a time as the machine's registers hold, chosen when the module is loaded.
+# Every path rounds alike. Seven vectors are too many for a compiler to compare for overlap at run time; it must be told
+# there is none.
 cdef extern from *:
     """
+    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+    #define ON_WIDE_REGISTERS __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define ON_WIDE_REGISTERS
+    #endif
+
     typedef double *CYTHON_RESTRICT rbr_vector;
+
+    /* One more bin for the constant pieces in the first n slots. */
+    ON_WIDE_REGISTERS
+    static void extend_constants(
+        Py_ssize_t n, double u, double w, rbr_vector weight, rbr_vector mean, rbr_vector cost
+    ) {
+        for (Py_ssize_t j = 0; j < n; j++) {
+            double share = w / (weight[j] + w), du = u - mean[j];
+            mean[j] += share * du;
+            cost[j] += 0.5 * (share * weight[j]) * (du * du);
+            weight[j] += w;
+        }
+    }
+
+    /* One more bin for the lines in the first n slots: recursive least squares around the means. mean_x stays exactly x
+       until a second position comes, so spread > 0 counts positions; it is no threshold. */
+    ON_WIDE_REGISTERS
+    static void extend_lines(
+        Py_ssize_t n, double u, double w, double x, rbr_vector weight, rbr_vector mean_u, rbr_vector mean_x,
+        rbr_vector spread, rbr_vector slope, rbr_vector around_mean, rbr_vector around_line
+    ) {
+        /* Makes spread / wider 1 while there is one position, and 0 at the second, without a branch in the loop. */
+        const double tiny = 1e-300;
+        for (Py_ssize_t j = 0; j < n; j++) {
+            double share = w / (weight[j] + w), f = share * weight[j];
+            double du = u - mean_u[j], dx = x - mean_x[j], miss = du - slope[j] * dx;
+            double wider = spread[j] + f * (dx * dx), narrower = 1.0 / (wider + tiny);
+            around_mean[j] += f * (du * du);
+            around_line[j] += f * (miss * miss) * ((spread[j] + tiny) * narrower);
+            slope[j] += f * dx * miss * narrower;
+            spread[j] = wider;
+            mean_u[j] += share * du;
+            mean_x[j] += share * dx;
+            weight[j] += w;
+        }
+    }
+
+    /* cost = before + the cost of the last piece as a line, or as the better of line and constant. */
+    ON_WIDE_REGISTERS
+    static void costs_of_lines(Py_ssize_t n, double line, rbr_vector before, rbr_vector around_line, rbr_vector cost) {
+        for (Py_ssize_t j = 0; j < n; j++)
+            cost[j] = before[j] + (0.5 * around_line[j] + line);
+    }
+
+    ON_WIDE_REGISTERS
+    static void costs_of_either(
+        Py_ssize_t n, double constant, double line, rbr_vector before, rbr_vector around_mean, rbr_vector around_line,
+        rbr_vector cost
+    ) {
+        for (Py_ssize_t j = 0; j < n; j++) {
+            double a = 0.5 * around_mean[j] + constant, b = 0.5 * around_line[j] + line;
+            cost[j] = before[j] + (b < a ? b : a);
+        }
+    }
+
+    #define LANES 8
+
+    /* Whether no start costs more than the bound, even if its piece were as good as a line and free. */
+    ON_WIDE_REGISTERS
+    static int none_is_beaten(Py_ssize_t n, double bound, rbr_vector before, rbr_vector around_line) {
+        Py_ssize_t n_beaten = 0;
+        for (Py_ssize_t j = 0; j < n; j++)
+            n_beaten += before[j] + 0.5 * around_line[j] > bound;
+        return n_beaten == 0;
+    }
+
+    /* The first of the least of n costs, n > 0, none of them NaN. */
+    ON_WIDE_REGISTERS
+    static Py_ssize_t leftmost_least(const double *cost, Py_ssize_t n) {
+        double lanes[LANES], least = cost[0];
+        Py_ssize_t j = 0;
+        if (n >= LANES) {
+            for (int lane = 0; lane < LANES; lane++)
+                lanes[lane] = cost[lane];
+            for (j = LANES; j + LANES <= n; j += LANES)
+                for (int lane = 0; lane < LANES; lane++)
+                    lanes[lane] = cost[j + lane] < lanes[lane] ? cost[j + lane] : lanes[lane];
+            for (int lane = 0; lane < LANES; lane++)
+                least = lanes[lane] < least ? lanes[lane] : least;
+        }
+        for (; j < n; j++)
+            least = cost[j] < least ? cost[j] : least;
+        for (j = 0; cost[j] != least; j++)
+            ;
+        return j;
+    }
     """
     ctypedef double *vector "rbr_vector"
+    void _extend_constants "extend_constants"(
+        Py_ssize_t n, double u, double w, vector weight, vector mean, vector cost
+    ) noexcept nogil
+    void _extend_lines "extend_lines"(
+        Py_ssize_t n, double u, double w, double x, vector weight, vector mean_u, vector mean_x,
+        vector spread, vector slope, vector around_mean, vector around_line
+    ) noexcept nogil
+    void costs_of_lines(Py_ssize_t n, double line, vector before, vector around_line, vector cost) noexcept nogil
+    void costs_of_either(
+        Py_ssize_t n, double constant, double line, vector before, vector around_mean, vector around_line, vector cost
+    ) noexcept nogil
+    bint none_is_beaten(Py_ssize_t n, double bound, vector before, vector around_line) noexcept nogil
+    Py_ssize_t _leftmost_least "leftmost_least"(const double *cost, Py_ssize_t n) noexcept nogil
 
 # The order of rbr.reference.projections.SHAPES.
 cdef enum Shape:
@@ -235,63 +342,15 @@ cdef inline void _begin(
     s.around_line[slot] = 0.0
 
 
-cdef void _extend_constants(
-    Py_ssize_t n, double u, double w, vector weight, vector mean, vector cost
-) noexcept nogil:
-    """One more bin for the constant pieces in the first n slots."""
-    cdef Py_ssize_t j
-    cdef double share, du
-    for j in range(n):
-        share = w / (weight[j] + w)
-        du = u - mean[j]
-        mean[j] += share * du
-        cost[j] += 0.5 * (share * weight[j]) * (du * du)
-        weight[j] += w
-
-
-cdef void _extend_lines(
-    Py_ssize_t n, double u, double w, double x, vector weight, vector mean_u, vector mean_x,
-    vector spread, vector slope, vector around_mean, vector around_line
-) noexcept nogil:
-    """One more bin for the lines in the first n slots: recursive least squares around the means.
-
-    mean_x stays exactly x until a second position comes, so spread > 0 counts positions; it is no threshold.
-    """
-    cdef Py_ssize_t j
-    cdef double share, f, du, dx, miss, wider, narrower
-    # Makes spread / wider 1 while there is one position, and 0 at the second, without a branch in the loop.
-    cdef double tiny = 1e-300
-    for j in range(n):
-        share = w / (weight[j] + w)
-        f = share * weight[j]
-        du = u - mean_u[j]
-        dx = x - mean_x[j]
-        miss = du - slope[j] * dx
-        wider = spread[j] + f * (dx * dx)
-        narrower = 1.0 / (wider + tiny)
-        around_mean[j] += f * (du * du)
-        around_line[j] += f * (miss * miss) * ((spread[j] + tiny) * narrower)
-        slope[j] += f * dx * miss * narrower
-        spread[j] = wider
-        mean_u[j] += share * du
-        mean_x[j] += share * dx
-        weight[j] += w
-
-
 cdef void _line_costs(
     Py_ssize_t n, Pieces *p, vector before, vector around_mean, vector around_line, vector cost
 ) noexcept nogil:
     """cost = before + the cost of the last piece, as a line or as the better of the two."""
-    cdef Py_ssize_t j
-    cdef double constant = p.unit * p.constant_code, line = p.unit * p.line_code, a, b
+    cdef double constant = p.unit * p.constant_code, line = p.unit * p.line_code
     if p.constant_code == 0.0:
-        for j in range(n):
-            cost[j] = before[j] + (0.5 * around_line[j] + line)
+        costs_of_lines(n, line, before, around_line, cost)
     else:
-        for j in range(n):
-            a = 0.5 * around_mean[j] + constant
-            b = 0.5 * around_line[j] + line
-            cost[j] = before[j] + (b if b < a else a)
+        costs_of_either(n, constant, line, before, around_mean, around_line, cost)
 
 
 cdef inline double _piece_cost(Pieces *p, double around_mean, double around_line) noexcept nogil:
@@ -311,14 +370,6 @@ cdef inline double _mean(const double *u, const double *w, Py_ssize_t first, Py_
         total += w[i]
         moment += w[i] * (u[i] - u[first])
     return u[first] + moment / total
-
-
-cdef inline Py_ssize_t _leftmost_least(const double *cost, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t j, least = 0
-    for j in range(1, n):
-        if cost[j] < cost[least]:
-            least = j
-    return least
 
 
 # ---------------------------------------------------------------- exact searches
@@ -366,6 +417,8 @@ cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
         s.best[e] = s.cost[least]
         s.split[e] = s.start[least]
         bound = s.best[e] * (1.0 + 1e-12)
+        if none_is_beaten(n_alive, bound, s.before, s.around_line):
+            continue
         kept = 0
         for j in range(n_alive):
             if s.before[j] + 0.5 * s.around_line[j] <= bound:
@@ -571,6 +624,23 @@ cdef Py_ssize_t _join(
             least_cost[0] = total
             least = start
     return least
+
+
+cdef Py_ssize_t _search_two(Pieces *p, Scratch *s) noexcept nogil:
+    """The best of one and two pieces: for every place of the jump a piece from the left and one from the right."""
+    cdef Py_ssize_t e, start
+    cdef double weight = 0.0, mean_u = p.u[0], mean_x = p.x[0], spread = 0.0, slope = 0.0
+    cdef double around_mean = 0.0, around_line = 0.0, least
+    for e in range(1, p.n + 1):
+        _extend_lines(1, p.u[e - 1], p.w[e - 1], p.x[e - 1], &weight, &mean_u, &mean_x, &spread, &slope,
+                      &around_mean, &around_line)
+        s.best[e] = _piece_cost(p, around_mean, around_line)
+    _costs_leftwards(p, p.n, s.cost)
+    start = _join(s.best, 1, s.cost, 1, p.n, &least)
+    s.cut[0] = 0
+    s.cut[1] = <int32_t> start
+    # What is added keeps the traces of `tiny` in perfect fits apart from a gain.
+    return 2 if least + _count_price(p, 2) + 1e-280 < s.best[p.n] + _count_price(p, 1) else 1
 
 
 cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
@@ -828,6 +898,8 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
         s.cut[0] = 0
         return 1
     if p.unit > 0.0:
+        if limit == 2:
+            return _search_two(p, s)
         if p.line_code > 0.0:
             n_pieces = _search_priced_lines(p, s)
         else:
@@ -840,6 +912,8 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
         n_pieces = _cut_exact_fit(p, limit, s)
         if n_pieces > 0:
             return n_pieces
+    if limit == 2:
+        return _search_two(p, s)
     if p.line_code > 0.0 or p.n <= UNPRUNED_UP_TO:
         return _search_by_count_plain(p, limit, s)
     if p.ascending or _is_sorted(p):
