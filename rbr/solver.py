@@ -375,7 +375,8 @@ def _run_auto(
     value = problem.value(point, labels)
     least_descent = DESCENT * abs(value)
 
-    refits = {"step": longest, "tol": 0.1 * tol}
+    # With many rows a refit ends as soon as the test at the top of the loop will be passed.
+    refits = {"step": longest, "tol": (0.5 if problem.is_large else 0.1) * tol}
 
     def accept(proposal, n_newton, by_at_least=least_descent, enough=0.0):
         """The refitted proposal if the objective falls by enough, else None."""
@@ -392,6 +393,7 @@ def _run_auto(
     # A fit that comes from a sample has its features: their pieces are settled before other columns are read, unless
     # there is still signal of others.
     pieces_first = problem.is_large and len(point.support) > 0 and problem.loudness(point) <= LOUD
+    is_settled = False  # whether no other pieces paid, and nothing has changed since but digits
     for iteration in range(max_iter + 1):
         gradient = problem.screen.move_to(point)
         nearly_still = tol * max(norm(point.f, weights), 1e-12)
@@ -399,7 +401,7 @@ def _run_auto(
         allowed = constraints.excluding(others) if len(others) else constraints
         growing = allowed.with_max_features(_at_a_time(constraints, point))
         new, refused, searched = None, [], None
-        pays, pieces_pay = problem.worth_a_pass(value), True
+        pays, pieces_pay, is_settled = problem.worth_a_pass(value), not is_settled, False
         if pieces_first and iteration < max_iter:
             searched = resegmented(problem, point, labels, gradient.of_used)
             if searched is not None and searched.pays(pays):
@@ -417,10 +419,10 @@ def _run_auto(
             if residual <= nearly_still and growing.max_features != limit:
                 growing = allowed
                 found, residual = problem.step_from(gradient, step, growing)
-            if residual <= nearly_still and growing is not constraints and looks_at_all:
-                growing = constraints
+            if residual <= nearly_still and len(others) and looks_at_all:
+                growing, others = constraints, NONE
                 found, residual = problem.step_from(gradient, step, growing)
-            if growing.excluded is constraints.excluded:
+            if not len(others):
                 candidates.choose(problem, found)
             converged = residual <= nearly_still
             if halving == 0:
@@ -446,6 +448,7 @@ def _run_auto(
                     break
             if np.array_equal(found.labels, labels):
                 new = finished(gradient)
+                is_settled = new is not None and not pieces_pay
             elif problem.is_large and not pieces_pay and np.array_equal(found.support, point.support):
                 pass  # the best pieces of all promise too little, so these do
             elif not any(np.array_equal(found.labels, other) for other in refused):
