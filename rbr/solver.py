@@ -448,7 +448,7 @@ def _run_auto(
                     break
             if np.array_equal(found.labels, labels):
                 new = finished(gradient)
-                is_settled = new is not None and not pieces_pay
+                is_settled = new is not None and not pieces_pay and value - new[-1] < pays
             elif problem.is_large and not pieces_pay and np.array_equal(found.support, point.support):
                 pass  # the best pieces of all promise too little, so these do
             elif not any(np.array_equal(found.labels, other) for other in refused):

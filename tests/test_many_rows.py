@@ -209,3 +209,13 @@ def test_pieces_are_settled_before_unused_columns_are_read():
     s = rbr.solve(design, y, loss="log_loss")
     assert s.history[0].columns == len(s.history[0].support) < design.n_features
     assert s.history[-1].columns > 0 and s.converged and is_fixed_point(s)
+
+
+@pytest.mark.usefixtures("many")
+def test_jumps_are_looked_at_again_when_the_last_refit_has_changed_much(monkeypatch):
+    """A search before a refit of many steps says nothing of the places after it."""
+    design = design_of(WEIGHTINGS[1], seed=0, correlated=True)
+    y = make_target("log_loss", design, seed=0, strength=2.0)
+    options = {"loss": "log_loss", "constraints": Constraints(4, 6, shape="mixed", jump_cost=0.0), "alpha": 1e-3}
+    few, found = few_and_many(monkeypatch, design, y, **options)
+    assert found.loss_path[-1] <= few.loss_path[-1] * (1 + 1e-3)
