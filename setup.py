@@ -42,9 +42,13 @@ def last_build(build):
 
 
 build = "debug" if DEBUG else "release"
-depends = [last_build(build)]
+options = {
+    "extra_compile_args": COMPILE_ARGS,
+    "include_dirs": ["rbr/_fast"],
+    "depends": [last_build(build), *map(str, sorted(Path("rbr/_fast").glob("*.h")))],
+}
 extensions = [
-    Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=COMPILE_ARGS, depends=depends)
+    Extension(".".join(path.with_suffix("").parts), [str(path)], **options)
     for path in sorted(Path("rbr/_fast").glob("*.pyx"))
 ]
 

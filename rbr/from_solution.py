@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr.jumps import jump_facts
+from rbr.jumps import facts_and_drops
 from rbr.reference.projections import SHAPES
 from rbr.terms import Term, labels_of_groups, labels_of_runs
 
@@ -34,7 +34,7 @@ def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: 
         design, n_total = problem.objective.design, problem.objective.n_total
         shapes = problem.constraints.shapes
     if problem is not None and measure:
-        facts, drops = jump_facts(solution)
+        facts, drops = facts_and_drops(solution)
     shares = design.with_weights("counts").weights
     terms = []
     for j in np.sort(solution.support).tolist():

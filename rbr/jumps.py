@@ -35,7 +35,7 @@ ENOUGH = 1e-2
 _WITH_JUMPS = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
 
-def jump_facts(solution) -> tuple[dict[int, np.ndarray], dict[int, float]]:
+def facts_and_drops(solution) -> tuple[dict[int, np.ndarray], dict[int, float]]:
     """For each used feature what is known of its jumps, and how far the loss rises without it, the intercept refitted.
 
     Of each jump: output (or -1), edge, first and last good edge, loss without it.
@@ -111,8 +111,7 @@ class _Sample:
         self.residual, self.curvature = np.empty(self.raw.shape), np.empty(self.raw.shape)
         self.loss.evaluate(self.y, self.raw, residual=self.residual, curvature=self.curvature)
         if not self.is_all:
-            gradient = solution._gradient
-            gradient = objective.gradient(point, point.support) if gradient is None else gradient
+            gradient = objective.gradient(point, point.support) if point.gradient is None else point.gradient
             self.pull_by_bin = -(objective.design.weights * gradient.T).T
             self.curvature_by_bin = objective.curvature_by_bin(objective.curvature(point), point.support)
 

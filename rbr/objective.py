@@ -15,10 +15,9 @@ import numpy as np
 
 from rbr._backend import kernels
 from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
-from rbr.losses import THREADED_ROWS
+from rbr.losses import BLOCK_ROWS, THREADED_ROWS
 from rbr.parallel import over_ranges
 from rbr.ragged import bins_of
-from rbr.reference.losses import ROWS_PER_SUM
 from rbr.sampling import spread_rows
 
 # The curvature of the constant model, which sets the length of some steps, is that of so many rows.
@@ -34,6 +33,7 @@ class Point:
     intercept: float | np.ndarray
     raw: np.ndarray | None  # None where no rows are at hand (rbr.gram)
     loss: float
+    gradient: np.ndarray | None = None  # of the used features at least, where somebody has computed it
 
 
 class Objective:
@@ -143,7 +143,7 @@ class Objective:
     def residual_distance(self, one: np.ndarray, other: np.ndarray, rounding: float) -> np.ndarray:
         """sqrt(sum_i v_i (r_i - r'_i)^2) of weighted residuals v_i r_i, for each output; plus a part of r's norm."""
         squares = np.empty((2, self.n_outputs))
-        sums = np.empty((-(-len(self.y) // ROWS_PER_SUM), 2))
+        sums = np.empty((-(-len(self.y) // BLOCK_ROWS), 2))
         n_threads = self.n_threads if len(self.y) >= THREADED_ROWS else 1
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
             for c, (a, b) in enumerate(zip(np.atleast_2d(one.T), np.atleast_2d(other.T), strict=True)):

@@ -177,7 +177,6 @@ def refit(
     max_newton: int,
     target: float = np.inf,
     enough: float = 0.0,
-    gradient: np.ndarray | None = None,
     spaces: Spaces | None = None,
 ) -> tuple[Point, np.ndarray]:
     """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
@@ -185,8 +184,8 @@ def refit(
     Stops when a gradient step of the given size within the pieces would move the tables by at most
     tol * ||f||_w, when twice the decrease that a Newton step promises would not reach the target for loss + ridge, or
     when the next one can be expected to gain less than is `enough`.
-    Returns the point and its labels; monotone tables may have merged pieces. `gradient` is the one at the point, if it
-    is known, and `spaces` what earlier refits have left.
+    Returns the point and its labels; monotone tables may have merged pieces. `spaces` holds what earlier refits have
+    left.
     """
     if not len(point.support):
         return point, labels
@@ -195,9 +194,8 @@ def refit(
     last_descent = np.inf
     for _ in range(max_newton):
         space = spaces.of(objective, constraints, point.support, labels)  # a new one where monotone pieces were merged
-        gradient = objective.gradient(point, point.support) if gradient is None else gradient
+        gradient = objective.gradient(point, point.support) if point.gradient is None else point.gradient
         slope = space.coordinates(gradient) + alpha * space.coordinates(point.f)
-        gradient = None  # it is that of the first point
         if step * np.linalg.norm(slope) <= tol * norm(point.f, constraints.weights):
             break
         trial = _descend(objective, constraints, point, labels, space, slope, alpha, value, target)

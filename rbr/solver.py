@@ -80,7 +80,7 @@ class Iteration:
     objective: float
     step: float
     support: np.ndarray
-    residual: float
+    residual: float  # how far the tables are from those that are proposed next
     columns: int  # gradient columns that were summed to propose the next one
     passes: float  # over all columns of the codes, so far
     seconds: float
@@ -129,7 +129,6 @@ class Solution:
     history: list[Iteration]
     _problem: Problem = field(repr=False)
     _point: Point = field(repr=False)
-    _gradient: np.ndarray | None = field(default=None, repr=False)  # at the point, of used features, if known
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -234,39 +233,26 @@ class Problem:
         """(point, labels, value) after a refit of proposed tables within their pieces; `until` as in `refitted`."""
         if isinstance(proposal, Proposal):
             intercept = intercept + proposal.intercept_move
-        # The point is refit's alone, so that its raw scores are gone when there are better ones.
-        return self.refitted(
-            self.objective.point(proposal.f, proposal.support, intercept), proposal.labels, proposal.support, **until
-        )
+        f, support = proposal.f, proposal.support
+        return self.refitted(lambda: self.objective.point(f, support, intercept), support, proposal.labels, **until)
 
     def refitted(
         self,
-        point: Point,
-        labels: np.ndarray,
+        make_point: Callable[[], Point],
         support: np.ndarray,
+        labels: np.ndarray,
         *,
-        step: float,
         n_newton: int,
-        tol: float,
         target: float = np.inf,
-        enough: float = 0.0,
-        gradient: np.ndarray | None = None,
+        **until,
     ) -> tuple[Point, np.ndarray, float]:
-        """(point, labels, value) after a refit of a point within its pieces; given up far above a target."""
-        point, labels = refit(
-            self.objective,
-            self.constraints,
-            point,
-            labels,
-            alpha=self.alpha,
-            step=step,
-            tol=tol,
-            max_newton=n_newton,
-            target=target - self.cost(labels, support),
-            enough=enough,
-            gradient=gradient,
-            spaces=self._spaces,
-        )
+        """(point, labels, value) after a refit of a point within its pieces; given up far above a target.
+
+        `until` holds step, tol and enough of `refit`. The point is refit's alone, so that its raw scores are gone when
+        there are better ones.
+        """
+        options = {"alpha": self.alpha, "max_newton": n_newton, "target": target - self.cost(labels, support), **until}
+        point, labels = refit(self.objective, self.constraints, make_point(), labels, spaces=self._spaces, **options)
         return point, labels, self.value(point, labels)
 
 
@@ -321,7 +307,7 @@ def _run_algorithm1(problem: Problem, start: Start, step: float | None, max_iter
             break
         point = objective.point(found.f, found.support, point.intercept)
         labels = found.labels
-    return point, labels, step, residual, converged, gradient.of_used
+    return replace(point, gradient=gradient.of_used), labels, step, residual, converged
 
 
 class Candidates:
@@ -386,8 +372,8 @@ def _run_auto(
 
     def finished(gradient):
         """The point after more Newton steps if the objective falls, else None."""
-        known = {"n_newton": NEWTON_TO_FINISH, "target": value, "gradient": gradient.of_used}
-        new = problem.refitted(point, labels, point.support, **known, **refits)
+        known = replace(point, gradient=gradient.of_used)
+        new = problem.refitted(lambda: known, point.support, labels, n_newton=NEWTON_TO_FINISH, target=value, **refits)
         return new if new[-1] < value else None
 
     # A fit that comes from a sample has its features: their pieces are settled before other columns are read, unless
@@ -404,16 +390,15 @@ def _run_auto(
         pays, pieces_pay, is_settled = problem.worth_a_pass(value), not is_settled, False
         if pieces_first and iteration < max_iter:
             searched = resegmented(problem, point, labels, gradient.of_used)
-            if searched is not None and searched.pays(pays):
+            pieces_first = searched is not None and searched.pays(pays)
+            if pieces_first:
                 residual, converged = norm(searched.f - point.f, weights), False
-                stop = recorder.record(point, labels, step, residual, gradient.n_read)
-                new = None if stop else accept(searched, NEWTON_PER_PROPOSAL, enough=pays)
-                if stop:
+                if recorder.record(point, labels, step, residual, gradient.n_read):
                     break
-                if new is not None:
-                    point, labels, value = new
-                    continue
-            pieces_first = False
+                new = accept(searched, NEWTON_PER_PROPOSAL, enough=pays)
+                pieces_first = new is not None
+                point, labels, value = (point, labels, value) if new is None else new
+                continue
         for halving in range(MAX_STEP_HALVINGS + 1):
             found, residual = problem.step_from(gradient, step, growing)
             if residual <= nearly_still and growing.max_features != limit:
@@ -469,7 +454,7 @@ def _run_auto(
             break
         point, labels, value = new
         step = min(2 * step, longest)
-    return point, labels, step, residual, converged, gradient.of_used
+    return replace(point, gradient=gradient.of_used), labels, step, residual, converged
 
 
 def single_moves(
@@ -633,10 +618,9 @@ def solve(
         return (_start_on_sample(problem, step) if may_sample else None) or _start(solved, warm_start)
 
     recorder = _Recorder(solved, verbose, callback, rows=objective)
-    run = _RUNNERS[solver]
-    point, labels, step_size, residual, converged, gradient = run(solved, start, step, max_iter, tol, recorder)
+    point, labels, step_size, residual, converged = _RUNNERS[solver](solved, start, step, max_iter, tol, recorder)
     if by_gram:
-        point = objective.point(point.f, point.support, point.intercept)
+        point = replace(objective.point(point.f, point.support, point.intercept), gradient=point.gradient)
     if not converged and tol > 0:
         from sklearn.exceptions import ConvergenceWarning
 
@@ -662,7 +646,6 @@ def solve(
         history=recorder.history,
         _problem=problem,
         _point=point,
-        _gradient=gradient,
     )
 
 

@@ -821,3 +821,18 @@ def test_model_files_are_readable_by_whom_new_files_are(tmp_path):
     make_model(0).save(tmp_path / "m.json")
     (tmp_path / "other").write_text("")
     assert (tmp_path / "m.json").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_jumps_of_an_average_are_measured_at_the_average(monkeypatch):
+    """The gradient that a fit ends with is not that of the tables that bags, or moved edges, put in their place."""
+    rng = np.random.default_rng(0)
+    X = rng.random((3000, 2))
+    y = np.sin(6 * X[:, 0]) + 0.5 * rng.normal(size=3000)
+    known = []
+    for max_rows in (10_000, 1000):  # from all rows, and from a sample and the sums of all
+        monkeypatch.setattr(jumps, "MAX_ROWS", max_rows)
+        monkeypatch.setattr(jumps, "SAMPLE_ROWS", 1000)
+        m = rbr.RBRRegressor(n_bags=3, max_bins=32).fit(X, y)
+        known.append(np.array([jump.loss_without for jump in m.model_.jumps()]) - m.model_.training_loss)
+    assert len(known[0]) > 3
+    np.testing.assert_allclose(known[1], known[0], rtol=0.05, atol=1e-5)

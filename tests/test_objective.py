@@ -83,6 +83,16 @@ def test_the_intercept_is_at_its_optimum_also_for_empty_tables(loss):
     assert from_elsewhere.loss == pytest.approx(best.loss, rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("with_offset", [False, True])
+def test_the_constant_model(loss, with_offset):
+    weights = np.random.default_rng(7).random(240)
+    objective = make(loss, sample_weight=weights, offset=random_offset(loss, 240) if with_offset else None)
+    point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
+    assert objective.constant_loss == pytest.approx(point.loss, rel=1e-12)
+    assert objective.constant_curvature == pytest.approx(objective.curvature(point).sum(axis=0).max(), rel=1e-12)
+
+
 def test_stretches_of_rows_do_not_matter(monkeypatch):
     for loss in ("squared_error", "multinomial"):
         objective = make(loss)

@@ -20,8 +20,8 @@ cdef extern from *:
     #define DIGIT(key, place) (((key) >> (DIGIT_BITS * (place))) & (N_DIGITS - 1))
 
     /* Sorts n numbers by their digits, the last one first. The keys of numbers sort as the numbers do: of positive ones
-       they are the bits with the sign flipped, of negative ones all bits flipped. -0 becomes 0, and NaN has the key of all
-       ones. Works on two arrays of n keys; counts has room for N_DIGITS of every place. */
+       they are the bits with the sign flipped, of negative ones all bits flipped. -0 becomes 0, and NaN has the key of
+       all ones. Works on two arrays of n keys; counts has room for N_DIGITS of every place. */
     #define DEFINE_SORT(name, real, word, signed_word, n_places)                                                     \
         static void name(real *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) {                    \
             const int last_bit = 8 * sizeof(word) - 1;                                                               \

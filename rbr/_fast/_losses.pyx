@@ -1,9 +1,10 @@
-"""The kernels of the log-loss, and of how far residuals are apart. A row costs log(1 + exp(s)), s = z for y = 0 and -z for y = 1.
+"""The kernels of the log-loss, and of how far residuals are apart.
+
+A row costs log(1 + exp(s)), s = z for y = 0 and -z for y = 1.
 
 All of it follows from t = exp(-|s|), which lies in [0, 1]. The two functions that are not arithmetic, exp and log1p,
-are short series without a branch, so that the compiler works on several rows at a time: with GCC on Linux as many as the
-machine's registers hold (that path is chosen when the module is loaded), else as many as any machine's do. Every path
-rounds alike, and both series keep all but the last bit or two.
+are short series without a branch, so that the compiler works on several rows at a time (wide.h). Both keep all but the
+last bit or two.
 """
 
 cdef extern from *:
@@ -12,11 +13,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
-    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-    #define ON_WIDE_REGISTERS __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define ON_WIDE_REGISTERS
-    #endif
+    #include "wide.h"
 
     /* exp(x) for x <= 0: 2^k exp(r), |r| <= log(2) / 2, by the Taylor series of degree 13. */
     static inline double exp_of_nonpositive(double x) {
@@ -166,7 +163,8 @@ cdef extern from *:
 
     ON_WIDE_REGISTERS
     static void squares_of_rows(
-        const double *restrict a, const double *restrict b, const double *restrict v, Py_ssize_t n, double *restrict sums
+        const double *restrict a, const double *restrict b, const double *restrict v, Py_ssize_t n,
+        double *restrict sums
     ) {
         double terms[2][CHUNK];
         sums[0] = sums[1] = 0.0;

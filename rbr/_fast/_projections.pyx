@@ -12,16 +12,11 @@ from libc.math cimport INFINITY, cos, fabs, log, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
-# The loops over starts, in C: as many starts at a time as the machine's registers hold, chosen when the module is loaded.
-# Every path rounds alike. Seven vectors are too many for a compiler to compare for overlap at run time; it must be told
-# there is none.
+# The loops over starts, several at a time. Seven vectors are too many for a compiler to compare for overlap at run
+# time; it must be told there is none.
 cdef extern from *:
     """
-    #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-    #define ON_WIDE_REGISTERS __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define ON_WIDE_REGISTERS
-    #endif
+    #include "wide.h"
 
     typedef double *CYTHON_RESTRICT rbr_vector;
 
