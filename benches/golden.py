@@ -197,7 +197,7 @@ def measured(run, repeats: int) -> dict:
     model = found.model_
     return {
         "f": [value for term in model.terms for value in term.all_values.ravel().tolist()],
-        "support": [term.feature for term in model.terms],
+        "support": [column for term in model.terms for column in term.columns],
         "objective": float(found.loss_path_[-1]),
         "iterations": found.n_iter_,
         "passes": None,

@@ -3,7 +3,8 @@
 Row i of X holds a single 1 per feature j, in column offsets[j] + codes[j, i]. So X @ f is a sum of look-ups,
 X.T @ r a sum by bin and X.T @ diag(v) @ X a cross-tabulation, and one byte per entry stands for the 12 of a
 CSR matrix. Codes are kept by feature, because each of these sums reads whole features. They are proved in
-range once, in `BinnedMatrix.__init__`, and the kernels rely on it.
+range once, in `BinnedMatrix.__init__`, and the kernels rely on it. Which columns of the user's table a feature was made
+from is written in `columns`; the products have no need of it.
 Looks at: numpy, the kernels.  Seen by: rbr.binning, rbr.objective.
 """
 
@@ -58,11 +59,14 @@ class BinnedMatrix:
         except in bins of missing values.
     sample_weight : array of float, shape (n_rows,), optional
         Weights of the rows in the shares of the bins. By default every row counts once.
+    columns : array of integers, shape (n_features, n_columns_at_most), optional
+        The columns of the binned table that each feature (that is, its table of values) looks at, followed by -1 where
+        it looks at fewer than the widest one. By default feature j looks at column j.
 
     Attributes
     ----------
-    codes, offsets, missing, positions
-        As given; codes are uint8 or uint16.
+    codes, offsets, missing, positions, columns
+        As given; codes are uint8 or uint16, columns int64.
     weights : array of float, shape (n_coef,)
         The geometry of the tables; non-negative, and with sum 1 over the bins of each feature.
     weights_kind : {"counts", "uniform"}
@@ -103,18 +107,21 @@ class BinnedMatrix:
         missing=None,
         positions=None,
         sample_weight=None,
+        columns=None,
     ):
         offsets = check_offsets(offsets).copy()
         codes = _check_codes(codes, np.diff(offsets))
         missing = _check_missing(missing, codes.shape[0])
         positions = _check_positions(positions, offsets, missing)
-        self._set(codes, offsets, missing, positions, "counts", _shares(codes, offsets, sample_weight))
+        columns = _check_columns_looked_at(columns, codes.shape[0])
+        self._set(codes, offsets, missing, positions, columns, "counts", _shares(codes, offsets, sample_weight))
 
-    def _set(self, codes, offsets, missing, positions, weights_kind, shares) -> None:
+    def _set(self, codes, offsets, missing, positions, columns, weights_kind, shares) -> None:
         self.codes = _read_only(codes)
         self.offsets = _read_only(offsets)
         self.missing = _read_only(missing)
         self.positions = None if positions is None else _read_only(positions)
+        self.columns = _read_only(columns)
         self.n_bins = _read_only(np.diff(offsets))
         self.weights_kind = weights_kind
         self._shares = _read_only(shares)
@@ -129,10 +136,13 @@ class BinnedMatrix:
         return matrix
 
     @classmethod
-    def _of_codes(cls, codes, offsets, missing, positions, sample_weight, n_threads: int = 1) -> BinnedMatrix:
+    def _of_codes(
+        cls, codes, offsets, missing, positions, sample_weight, n_threads: int = 1, columns: np.ndarray | None = None
+    ) -> BinnedMatrix:
         """A matrix of arrays that a Binner made and that are known to be valid: nothing is copied or checked."""
         shares = _shares(codes, offsets, sample_weight, n_threads)
-        return cls._of_proved(codes, offsets, missing, positions, "counts", shares)
+        columns = _one_column_each(len(codes)) if columns is None else columns
+        return cls._of_proved(codes, offsets, missing, positions, columns, "counts", shares)
 
     @property
     def n_rows(self) -> int:
@@ -161,6 +171,36 @@ class BinnedMatrix:
             f"{self.codes.dtype} codes, {self.weights_kind} weights)"
         )
 
+    def columns_of(self, feature: int) -> tuple[int, ...]:
+        """The columns of the binned table that a feature looks at.
+
+        Examples
+        --------
+        >>> from rbr.design import BinnedMatrix
+        >>> B = BinnedMatrix([[0, 1], [1, 0]], offsets=[0, 2, 4], columns=[[4, -1], [1, 4]])
+        >>> B.columns_of(0), B.columns_of(1)
+        ((4,), (1, 4))
+        """
+        columns = self.columns[feature]
+        return tuple(columns[columns >= 0].tolist())
+
+    def feature_of(self, columns: tuple[int, ...]) -> int:
+        """The feature that looks at just these columns, in this order.
+
+        Examples
+        --------
+        >>> from rbr.design import BinnedMatrix
+        >>> BinnedMatrix([[0, 1], [1, 0]], offsets=[0, 2, 4], columns=[[4, -1], [1, 4]]).feature_of((1, 4))
+        1
+        """
+        width = self.columns.shape[1]
+        padded = [*columns, *[-1] * (width - len(columns))]
+        found = np.flatnonzero((self.columns == padded).all(axis=1)) if len(padded) == width else ()
+        if len(found) != 1:
+            n_found = "none does" if len(found) == 0 else f"{len(found)} do"
+            raise ValueError(f"columns is {tuple(columns)}; one feature must look at just these, and {n_found}")
+        return int(found[0])
+
     def with_weights(self, kind: Literal["counts", "uniform"], sample_weight=None) -> BinnedMatrix:
         """The same matrix with other weights of the bins; the codes are shared.
 
@@ -183,7 +223,7 @@ class BinnedMatrix:
         """
         kind = check_choice(kind, "kind", WEIGHTS_KINDS)
         shares = self._shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
-        return self._of_proved(self.codes, self.offsets, self.missing, self.positions, kind, shares)
+        return self._of_proved(self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares)
 
     def __getitem__(self, rows) -> BinnedMatrix:
         """The matrix of the chosen rows: a slice, an array of row indices, or a mask.
@@ -205,7 +245,8 @@ class BinnedMatrix:
 
             _deal(take, self.n_features, n_threads, codes.size)
         shares = _shares(codes, self.offsets, sample_weight, n_threads)
-        return self._of_proved(codes, self.offsets, self.missing, self.positions, self.weights_kind, shares)
+        kept = self.offsets, self.missing, self.positions, self.columns, self.weights_kind
+        return self._of_proved(codes, *kept, shares)
 
     def matvec(self, f, features=None, n_threads: int = 1) -> np.ndarray:
         """X @ f: for each row, the sum over the features of the table entry of its bin.
@@ -469,6 +510,36 @@ def _check_positions(positions, offsets: np.ndarray, missing: np.ndarray) -> np.
             f"all of positions must be finite except in bins of missing values"
         )
     return positions
+
+
+def _one_column_each(n_features: int) -> np.ndarray:
+    return np.arange(n_features, dtype=np.int64)[:, None]
+
+
+def _check_columns_looked_at(columns, n_features: int) -> np.ndarray:
+    if columns is None:
+        return _one_column_each(n_features)
+    given = np.asarray(columns)
+    if given.ndim != 2 or given.shape[0] != n_features or given.shape[1] == 0 or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"columns has shape {given.shape} and dtype {given.dtype}; "
+            f"it must hold a row of integers for each of the {n_features} features"
+        )
+    columns = np.array(given, dtype=np.int64, order="C")
+    is_column = columns >= 0
+    in_order = is_column[:, 0] & (is_column[:, :-1] | ~is_column[:, 1:]).all(axis=1) & (columns >= -1).all(axis=1)
+    if not in_order.all():
+        j = int(np.flatnonzero(~in_order)[0])
+        raise ValueError(
+            f"columns of feature {j} are {columns[j].tolist()}; "
+            f"they must be one or more indices of at least 0, and after these nothing but -1"
+        )
+    ascending = np.sort(columns, axis=1)
+    twice = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(axis=1)
+    if twice.any():
+        j = int(np.flatnonzero(twice)[0])
+        raise ValueError(f"columns of feature {j} are {columns[j].tolist()}; they must differ from one another")
+    return columns
 
 
 def _check_rows(rows, n_rows: int) -> np.ndarray:

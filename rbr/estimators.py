@@ -376,14 +376,18 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
     def selected_features_(self) -> np.ndarray:
         """Ascending indices of the columns that the model uses."""
         check_is_fitted(self, "model_")
-        return np.array([term.feature for term in self.model_.terms], dtype=np.int64)
+        return np.unique(np.array([j for term in self.model_.terms for j in term.columns], dtype=np.int64))
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Mean absolute contribution of each column over the training rows, zero for those that are not used."""
+        """Mean absolute contribution of each column over the training rows, zero for those that are not used.
+
+        That of a term is shared equally among the columns that it looks at.
+        """
         check_is_fitted(self, "model_")
         importances = np.zeros(self.n_features_in_)
-        importances[self.selected_features_] = [one.mean_contribution for one in self.model_.importances]
+        for term in self.model_.terms:
+            importances[list(term.columns)] += term.importance / len(term.columns)
         return importances
 
     def explain(self, X) -> np.ndarray:
@@ -471,7 +475,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             stop,
             self.verbose if verbose is None else verbose,
         )
-        return bootstrap_of(self.model_, design.offsets, found)
+        return bootstrap_of(self.model_, design, found)
 
     def _target_again(self, y, X):
         """(y as the solver takes it, classes), for the y of an earlier fit."""

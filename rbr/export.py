@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rbr.scoring import merged_steps
-from rbr.terms import Term, import_pandas
+from rbr.terms import Term, column_name, import_pandas
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
+
+
+def _column(model: AdditiveModel, term: Term) -> str:
+    """The name of the one column that a term looks at."""
+    (column,) = term.columns
+    return column_name(column, model.feature_names_in_)
+
 
 # SQL ------------------------------------------------------------------------------------------------------
 
@@ -70,8 +77,8 @@ def to_sql(model: AdditiveModel, table: str | Sequence[str] | None, dialect: str
 
 
 def _score(model: AdditiveModel, c: int, quote: Dialect) -> str:
-    parts = [_number(np.atleast_1d(model.intercept)[c]), *(_case(term, c, quote) for term in model.terms)]
-    return "\n  + ".join(parts)
+    cases = [_case(term, quote.name(_column(model, term)), c, quote) for term in model.terms]
+    return "\n  + ".join([_number(np.atleast_1d(model.intercept)[c]), *cases])
 
 
 def _number(value: float) -> str:
@@ -80,8 +87,7 @@ def _number(value: float) -> str:
     return digits if "e" in digits else f"{digits}e0"
 
 
-def _case(term: Term, c: int, quote: Dialect) -> str:
-    column = quote.name(term.name)
+def _case(term: Term, column: str, c: int, quote: Dialect) -> str:
     missing = 0.0 if term.missing_value is None else np.atleast_1d(term.missing_value)[c]
     whens = [f"WHEN {column} IS NULL THEN {_number(missing)}"]
     if term.kind == "numeric":
@@ -157,7 +163,7 @@ def to_onnx(model: AdditiveModel, path: Any):
     graph = _Graph(onnx)
     score = graph.constant(np.reshape(model.intercept, (1, -1)))
     for term in model.terms:
-        score = graph.add("Add", [score, graph.term(term)])
+        score = graph.add("Add", [score, graph.term(term, _column(model, term))])
     if not model.terms:
         raise ValueError("the model has no terms, so an ONNX graph of it would have no input")
     graph.output("score", score, onnx.TensorProto.DOUBLE, model.n_outputs)
@@ -201,11 +207,11 @@ class _Graph:
         shape = ["n_rows"] if width is None else ["n_rows", width]
         self.outputs.append(self.helper.make_tensor_value_info(name, dtype, shape))
 
-    def term(self, term: Term) -> str:
-        """What the term adds, of shape (n_rows, n_outputs)."""
+    def term(self, term: Term, column: str) -> str:
+        """What the term adds, of shape (n_rows, n_outputs); its input has the name of the column."""
         TensorProto = self.onnx.TensorProto
         if term.kind == "numeric":
-            x = self.input(term.name, TensorProto.DOUBLE)
+            x = self.input(column, TensorProto.DOUBLE)
             edges, values, missing = merged_steps(term)
             below = self.add("Cast", [self.add("Less", [self.constant(edges[None]), x])], to=TensorProto.INT64)
             code = self.add("ReduceSum", [below, self.constant(np.array([1]))], keepdims=0)
@@ -216,19 +222,19 @@ class _Graph:
             nothing = np.zeros((1, values.shape[1]))
             missing = nothing if term.missing_value is None else np.reshape(term.missing_value, (1, -1))
             table = np.concatenate([values, nothing, missing])
-            code = self.category_code(term, len(table) - 2)
+            code = self.category_code(term, column, len(table) - 2)
         return self.add("Gather", [self.constant(table), code], axis=0)
 
     def where_nan(self, x: str, code_of_nan: int, code: str) -> str:
         is_nan = self.add("Squeeze", [self.add("IsNaN", [x]), self.constant(np.array([1]))])
         return self.add("Where", [is_nan, self.constant(np.array(code_of_nan)), code])
 
-    def category_code(self, term: Term, unknown: int) -> str:
+    def category_code(self, term: Term, column: str, unknown: int) -> str:
         """The bin of a category; `unknown`, or one more for a missing one."""
         TensorProto = self.onnx.TensorProto
         index = {category: k for k, category in enumerate(term.categories)}
         if all(isinstance(category, str) for category in term.categories):
-            x = self.input(term.name, TensorProto.STRING)
+            x = self.input(column, TensorProto.STRING)
             index.setdefault("", unknown + 1)
             code = self.add(
                 "LabelEncoder",
@@ -241,7 +247,7 @@ class _Graph:
             return self.add("Squeeze", [code, self.constant(np.array([1]))])
         if any(isinstance(category, str) or float(category) != category for category in term.categories):
             raise ValueError(f"term {term.name!r} has categories of more than one kind; ONNX needs text or numbers")
-        x = self.input(term.name, TensorProto.DOUBLE)
+        x = self.input(column, TensorProto.DOUBLE)
         equal = self.add("Equal", [self.constant(np.array([term.categories], dtype=np.float64)), x])
         # Categories differ, so at most one is equal: the sum of the hits' distances from `unknown` is that one's.
         distances = self.constant(np.array([unknown - k for k in range(len(term.categories))]))

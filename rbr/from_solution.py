@@ -7,13 +7,14 @@ Looks at: rbr.terms, rbr.jumps, and the fields of binner, design and solution.  
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rbr.jumps import facts_and_drops
 from rbr.reference.projections import SHAPES
-from rbr.terms import Term, labels_of_groups, labels_of_runs
+from rbr.terms import Term, column_name, labels_of_groups, labels_of_runs, place_of
 
 if TYPE_CHECKING:
     from rbr.binning import Binner
@@ -24,7 +25,7 @@ _LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
 
 
 def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: bool) -> tuple[Term, ...]:
-    """The terms of the used features, by column."""
+    """The terms of the used tables, by column."""
     problem = solution._problem
     n_total, shapes = float(design.n_rows), None
     facts: dict = {}
@@ -43,19 +44,21 @@ def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: 
         shape = None if shapes is None else int(shapes[j])
         values = snapped(solution.f[table], solution.labels[table], shares[table], shape)
         labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], shape)
-        is_category = bool(binner.is_categorical_[j])
+        columns = design.columns_of(j)
+        column = columns[0]  # a Term of more than one is refused
+        is_category = bool(binner.is_categorical_[column])
         terms.append(
             Term(
-                name=f"x{j}" if binner.feature_names_in_ is None else binner.feature_names_in_[j],
-                feature=j,
+                name=_name(columns, binner.feature_names_in_),
+                columns=columns,
                 kind="category" if is_category else "numeric",
-                edges=binner.edges_[j],
-                categories=binner.categories_[j] if is_category else None,
+                edges=binner.edges_[column],
+                categories=binner.categories_[column] if is_category else None,
                 values=values[:n_ordered],
                 missing_value=values[n_ordered] if design.missing[j] else None,
                 weights=shares[table],
                 counts=_whole_where_close(shares[table] * n_total),
-                positions=binner.positions_[table][:n_ordered],
+                positions=binner.positions_[binner.offsets_[column] :][:n_ordered],
                 labels=labels,
                 grouped=shape == _LEVELS,
                 loss_drop=drops.get(j, np.nan),
@@ -63,7 +66,12 @@ def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: 
                 jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
             )
         )
-    return tuple(terms)
+    return tuple(sorted(terms, key=place_of))
+
+
+def _name(columns: Sequence[int], names: Sequence[str] | None) -> str:
+    """The name of a term: that of its column, or of its columns with " & " between them."""
+    return " & ".join(column_name(column, names) for column in columns)
 
 
 def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int | None) -> np.ndarray:

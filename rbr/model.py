@@ -1,4 +1,4 @@
-"""The fitted model: an intercept and a table for each used feature.
+"""The fitted model: an intercept and the tables that a fit has used.
 
 An `AdditiveModel` is a value. Nothing changes it, it holds no training data and needs no scikit-learn: rows in,
 predictions out. Whatever changes a model (rbr.edits) returns another one; files (rbr.model_io) and other languages
@@ -23,7 +23,7 @@ from rbr import edits
 from rbr.checks import check_vector
 from rbr.losses import Loss, get_loss
 from rbr.scoring import Scorer, is_plain, open_checked
-from rbr.terms import Record, Term, read_only, same
+from rbr.terms import LooksAtColumns, Record, Term, place_of, read_only, same
 
 if TYPE_CHECKING:
     from rbr.binning import Binner
@@ -34,25 +34,25 @@ __all__ = ["AdditiveModel", "Importance"]
 
 
 @dataclass(frozen=True)
-class Importance:
+class Importance(LooksAtColumns):
     """How much a term matters: the mean size of what it adds, and how far the training loss rises without it."""
 
     term: str
-    feature: int
+    columns: tuple[int, ...]
     mean_contribution: float
     loss_drop: float
 
 
 @dataclass(frozen=True, eq=False)
 class AdditiveModel:
-    """An intercept plus a function of each used feature, each a table over the bins of that feature.
+    """An intercept plus functions of the used columns, each a table over bins.
 
     A model is made by a fit (`RBRRegressor.model_`, `RBRClassifier.model_`), by `rbr.load`, or by `from_solution`.
 
     Attributes
     ----------
     terms : tuple of Term
-        The used features, ordered by column.
+        What is added to the intercept, ordered by column.
     intercept : float, or array of shape (n_classes,) with several score columns
     loss : a loss of rbr.losses
         What was minimised; its link makes predictions of scores.
@@ -300,7 +300,7 @@ class AdditiveModel:
         lowers the training loss: the loss without it and with the intercept refitted, minus the loss with it (on at
         most 50,000 evenly spaced rows). After an edit `loss_drop` is NaN.
         """
-        return Record(Importance(term.name, term.feature, term.importance, term.loss_drop) for term in self.terms)
+        return Record(Importance(term.name, term.columns, term.importance, term.loss_drop) for term in self.terms)
 
     def jumps(self) -> Record:
         """Every jump of the numeric terms, as a tuple of `Jump`; `.to_frame()` makes a pandas frame of it.
@@ -510,7 +510,7 @@ class AdditiveModel:
         Returns
         -------
         onnx.ModelProto
-            It has one input of shape (n_rows, 1) for each term, named after it. Numbers are doubles, and NaN is
+            It has one input of shape (n_rows, 1) for each used column, named after it. Numbers are doubles, and NaN is
             missing. Categories are strings if they are text, with "" for missing (unless "" is itself a category), and
             otherwise doubles. The outputs are "score" (n_rows, n_outputs), and "prediction" (n_rows, 1), or of a
             classifier "probabilities" (n_rows, n_classes) and "label" (n_rows,), in which classes that are neither text
@@ -581,12 +581,16 @@ def _check(model: AdditiveModel) -> None:
     names = model.feature_names_in_
     if names is not None and len(names) != model.n_features_in_:
         raise ValueError(f"there are {len(names)} feature names, but n_features_in_ is {model.n_features_in_}")
-    features = [term.feature for term in model.terms]
-    if any(b <= a for a, b in zip(features[:-1], features[1:], strict=True)):
-        raise ValueError(f"the terms have the features {features}; they must increase")
-    if features and (features[0] < 0 or features[-1] >= model.n_features_in_):
-        raise ValueError(f"a term has a feature outside 0 to {model.n_features_in_ - 1}")
+    places = [place_of(term) for term in model.terms]
+    if any(b <= a for a, b in zip(places[:-1], places[1:], strict=True)):
+        listed = ", ".join(str(term.columns) for term in model.terms)
+        raise ValueError(f"the terms look at the columns {listed}; they must increase")
     for term in model.terms:
+        if max(term.columns) >= model.n_features_in_:
+            raise ValueError(
+                f"term {term.name!r} looks at a column outside 0 to {model.n_features_in_ - 1}: "
+                f"its columns are {term.columns}"
+            )
         if (term.values.ndim == 1) != isinstance(model.intercept, float) or term.n_outputs != model.n_outputs:
             raise ValueError(f"term {term.name!r} has {term.n_outputs} score columns, the intercept {model.n_outputs}")
     if model.classes is not None:

@@ -24,7 +24,7 @@ from rbr.model import AdditiveModel
 from rbr.terms import Term
 
 FORMAT = "rbr-model"
-VERSION = 1
+VERSION = 2
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _CLASS_KINDS = "biufUO"
@@ -33,8 +33,9 @@ _CLASS_KINDS = "biufUO"
 def load(path: str | os.PathLike) -> AdditiveModel:
     """Read a model that `AdditiveModel.save` wrote.
 
-    Loading runs no code of the file. A file that was cut short or changed, that is no model, or that a later version
-    wrote gives a ValueError that names the file and the problem.
+    Loading runs no code of the file. Files of earlier versions load as the model that they were. A file that was cut
+    short or changed, that is no model, or that a later version wrote gives a ValueError that names the file and the
+    problem.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def model_to_dict(model: AdditiveModel) -> dict:
 def _term_out(term: Term) -> dict:
     return {
         "name": term.name,
-        "feature": term.feature,
+        "columns": list(term.columns),
         "kind": term.kind,
         "edges": _numbers_out(term.edges),
         "categories": None if term.categories is None else [_category_out(c, term) for c in term.categories],
@@ -187,6 +188,7 @@ def _classes_out(classes: np.ndarray) -> dict:
 def model_from_dict(content: dict) -> AdditiveModel:
     """The model of a dict, or a ValueError that says what is wrong with it."""
     _check_format(content)
+    content = _upgraded(content)
     fields_of_model = _Fields(content, "the model", extra={"format", "version"})
     loss = _Fields(fields_of_model.get("loss", dict), "loss")
     name, parameters = loss.get("name", str), loss.get("parameters", dict)
@@ -223,9 +225,39 @@ def _check_format(content: Any) -> None:
         raise ValueError(f"it has version {version}, and this rbr reads up to {VERSION}; a newer rbr wrote it")
 
 
+def _upgraded(content: dict) -> dict:
+    """The same model as a file of this version has it."""
+    while content["version"] < VERSION:
+        content = _UPGRADES[content["version"]](content)
+    return content
+
+
+def _from_1_to_2(content: dict) -> dict:
+    """In version 1 a term had one column, called "feature"."""
+    terms = content.get("terms")
+    if isinstance(terms, list):
+        terms = [_term_from_1_to_2(item, f"term {k}") for k, item in enumerate(terms)]
+        content = {**content, "terms": terms}
+    return {**content, "version": 2}
+
+
+def _term_from_1_to_2(item: Any, where: str) -> dict:
+    feature = _Fields(item, where).integer("feature")
+    if "columns" in item:
+        raise ValueError(f"{where} has the unknown field 'columns'")
+    return {"columns": [feature], **{name: value for name, value in item.items() if name != "feature"}}
+
+
+# By the version that they turn into the next one.
+_UPGRADES = {1: _from_1_to_2}
+
+
 def _term_in(item: Any, k: int) -> Term:
     where = f"term {k}"
     given = _Fields(item, where)
+    columns = given.get("columns", list)
+    if not all(type(column) is int for column in columns):
+        raise ValueError(f"{where}: columns is {columns!r:.60}; it must be a list of integers")
     categories = given.get("categories", list, None)
     labels = given.get("labels", list)
     if not all(type(label) is int and 0 <= label < 2**31 for label in labels):
@@ -236,7 +268,7 @@ def _term_in(item: Any, k: int) -> Term:
     missing_value = given.get("missing_value", (int, float, list), None)
     term = Term(
         name=given.get("name", str),
-        feature=given.integer("feature"),
+        columns=tuple(columns),
         kind=given.get("kind", str),
         edges=given.numbers("edges", (1,)),
         categories=None if categories is None else tuple(_category_in(c, where) for c in categories),

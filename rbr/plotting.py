@@ -91,7 +91,7 @@ def plot_model(
     y_limits : (low, high), optional
         The limits of the scale of values, which is then linear; what lies outside is cut off.
     bands : Bootstrap, optional
-        What `estimator.bootstrap` returned: its bands are shaded, and panels tell how often refits used the feature.
+        What `estimator.bootstrap` returned: its bands are shaded, and panels tell how often refits used the term.
     level : float, default 0.9
         The share of the refits that a band covers, bin by bin.
     x_scale : {"auto", "linear", "log", "rank"}, or a dict {term name: one of these}

@@ -54,7 +54,7 @@ class NumericRun:
     """Neighbouring numeric terms as the flat arrays of the kernel `score`."""
 
     def __init__(self, terms: Sequence[Term]):
-        self.columns = np.array([term.feature for term in terms], dtype=np.int64)
+        self.columns = np.array([column for (column,) in (term.columns for term in terms)], dtype=np.int64)
         steps = [merged_steps(term) for term in terms]
         self.edges, self.edge_offsets, self.tables = _padded(steps)
         self.one_by_one = [_padded([own]) for own in steps]
@@ -77,7 +77,7 @@ class CategoryLookup:
     """A term of a category: what each category adds, then what an unknown and a missing one add."""
 
     def __init__(self, term: Term):
-        self.feature = term.feature
+        (self.column,) = term.columns
         self.index = {category: k for k, category in enumerate(term.categories)}
         values = term.values.reshape(term.n_ordered, -1)
         nothing = np.zeros((1, values.shape[1]))
@@ -85,7 +85,7 @@ class CategoryLookup:
         self.table = np.concatenate([values, nothing, missing])
 
     def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
-        levels, codes = table.levels(self.feature)
+        levels, codes = table.levels(self.column)
         unknown = len(self.table) - 2
         # Missing values have the code -1, which finds the last entry.
         entries = np.array([*(self.index.get(level, unknown) for level in levels), unknown + 1], dtype=np.int64)

@@ -1,8 +1,9 @@
-"""The terms of a fitted model: one table per used feature, in the user's units.
+"""The terms of a fitted model: its tables, in the user's units.
 
-A term is the function of one feature that a model adds to its score. It keeps a value for every bin of the fit, so
-that lines have their steps and an edit can use the full resolution, and beside it the pieces, which are what a person
-reads: neighbouring bins (or, of categories, any group of them) that share one value or one line.
+A term is a function that a model adds to its score. It says which columns of X it looks at, today always one; whatever
+reads a model takes them from there. It keeps a value for every bin of the fit, so that lines have their steps and an
+edit can use the full resolution, and beside it the pieces, which are what a person reads: neighbouring bins (or, of
+categories, any group of them) that share one value or one line.
 Looks at: numpy, rbr.binning (for the names of intervals).  Seen by: rbr.model and the rooms behind it.
 """
 
@@ -59,6 +60,19 @@ def import_pandas(what: str):
     except ImportError as error:
         raise ImportError(f"{what} needs pandas: pip install pandas") from error
     return pandas
+
+
+class LooksAtColumns:
+    """`feature`, for what has `columns`: the name from when there was always one."""
+
+    columns: tuple[int, ...]
+
+    @property
+    def feature(self) -> int:
+        """The one column; an AttributeError if there are more."""
+        if len(self.columns) != 1:
+            raise AttributeError(f"feature is the name of one column, and there are {self.columns}; read `columns`")
+        return self.columns[0]
 
 
 @dataclass(frozen=True)
@@ -139,15 +153,16 @@ class Jump:
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
-    """The function of one feature in an additive model.
+class Term(LooksAtColumns):
+    """A function that an additive model adds to its score.
 
     Attributes
     ----------
     name : str
         The column name, or "x3" for column 3 of a table without names.
-    feature : int
-        The index of the column.
+    columns : tuple of int
+        The indices of the columns of X that the term looks at. Both kinds look at exactly one, which may be given as an
+        int; `feature` is that one.
     kind : {"numeric", "category"}
     edges : array of shape (n_ordered - 1,)
         Bin k of a numeric feature is edges[k - 1] < x <= edges[k]; empty for categories.
@@ -175,7 +190,7 @@ class Term:
     """
 
     name: str
-    feature: int
+    columns: tuple[int, ...]
     kind: str
     edges: np.ndarray
     categories: tuple | None
@@ -196,7 +211,7 @@ class Term:
         put(self, "labels", read_only(self.labels, np.int32))
         put(self, "jump_facts", read_only(np.reshape(self.jump_facts, (-1, 5))))
         put(self, "grouped", bool(self.grouped))
-        put(self, "feature", int(self.feature))
+        put(self, "columns", tuple(np.atleast_1d(self.columns).tolist()))
         put(self, "loss_drop", float(self.loss_drop))
         if self.missing_value is not None:
             value = self.missing_value
@@ -215,7 +230,7 @@ class Term:
         return all(same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
 
     def __hash__(self) -> int:
-        return hash((self.name, self.feature, self.kind, len(self.values)))
+        return hash((self.name, self.columns, self.kind, len(self.values)))
 
     def __repr__(self) -> str:
         missing = "" if self.missing_value is None else ", missing"
@@ -323,6 +338,16 @@ class Term:
         return replace(self, **{"loss_drop": math.nan, "jump_facts": np.empty((0, 5)), **changes})
 
 
+def place_of(term: Term) -> tuple[int, tuple[int, ...]]:
+    """What the terms of a model are sorted by: those of fewer columns first, and then by column."""
+    return len(term.columns), term.columns
+
+
+def column_name(column: int, names: Sequence[str] | None) -> str:
+    """What a column is called, in a table with these names or without any."""
+    return f"x{column}" if names is None else names[column]
+
+
 def as_value(value: Any) -> Value:
     """A value as a float, or as a tuple of one per class."""
     return tuple(value.tolist()) if np.ndim(value) else float(value)
@@ -373,6 +398,12 @@ def _check(term: Term) -> None:
         raise ValueError(f"a term is named {term.name!r}; a name must be text")
     if term.kind not in KINDS:
         raise ValueError(f"{where}: kind is {term.kind!r}; it must be 'numeric' or 'category'")
+    if any(type(j) is not int or j < 0 for j in term.columns):
+        raise ValueError(f"{where}: columns is {term.columns!r}; it must hold integers of at least 0")
+    if len(term.columns) != 1:
+        raise ValueError(
+            f"{where}: columns is {term.columns!r}; a term of kind {term.kind!r} looks at exactly one column"
+        )
     if term.values.ndim not in (1, 2) or 0 in term.values.shape:
         raise ValueError(f"{where}: values has shape {term.values.shape}; it must be (bins,) or (bins, classes)")
     n_ordered = len(term.values)

@@ -4,7 +4,7 @@ A resample is a vector of whole numbers, how often each row was drawn. As sample
 rows, so every refit runs on the one binned design: nothing is binned again and nothing is copied. What varies from
 refit to refit are the selected features, the places and the number of pieces, and the values; what does not are the
 bins, and the price of features and pieces, which is twice that of the model (RESAMPLED_NOISE).
-Looks at: rbr.terms, rbr.parallel, numpy.  Seen by: rbr.estimators, rbr.plotting.
+Looks at: rbr.terms, rbr.parallel, numpy, and the tables of a design.  Seen by: rbr.estimators, rbr.plotting.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rbr.checks import check_real
-from rbr.terms import Term, import_pandas, read_only
+from rbr.terms import Term, column_name, import_pandas, read_only
+
+if TYPE_CHECKING:
+    from rbr.design import BinnedMatrix
+    from rbr.model import AdditiveModel
 
 __all__ = ["Bootstrap"]
 
@@ -37,7 +42,7 @@ class Bootstrap:
     """The tables of refits on bootstrap resamples, as `estimator.bootstrap` returns them.
 
     A band holds, for each bin of a term, the middle 90% (or another `level`) of the values that the refits gave it; a
-    refit that did not use the feature gave it 0. Each table is shifted to the mean that the model's own has over the
+    refit that did not use the term gave it 0. Each table is shifted to the mean that the model's own has over the
     training rows, so that bands compare shapes and not intercepts. The band of a bin speaks of that bin alone: a whole
     table lies inside all its bands less often than in `level` of the resamples. And the bands are conditional on the
     bins: those were cut once, from all rows, and their uncertainty is not in the bands. Nor is the bias of a sparse
@@ -52,22 +57,26 @@ class Bootstrap:
     tables : tuple of arrays of shape (n_refits, n_bins, n_outputs)
         For each term its table in every refit, the bin of missing values last if there is one.
     frequencies : array of shape (n_features,)
-        The share of the refits that used each column of the training table.
+        The share of the refits that used each column of the training table, in whatever term.
     feature_names : tuple of str
         The names of those columns.
+    term_frequencies : array of shape (n_terms,)
+        The share of the refits that used each term of the model.
     """
 
     terms: tuple[Term, ...] = field(repr=False)
     tables: tuple[np.ndarray, ...] = field(repr=False)
     frequencies: np.ndarray = field(repr=False)
     feature_names: tuple[str, ...] = field(repr=False)
+    term_frequencies: np.ndarray = field(repr=False)
 
     def __post_init__(self):
         object.__setattr__(self, "tables", tuple(read_only(table) for table in self.tables))
         object.__setattr__(self, "frequencies", read_only(self.frequencies))
+        object.__setattr__(self, "term_frequencies", read_only(self.term_frequencies))
 
     def __reduce__(self):
-        return Bootstrap, (self.terms, self.tables, self.frequencies, self.feature_names)
+        return Bootstrap, tuple(getattr(self, f.name) for f in fields(self))
 
     def __repr__(self) -> str:
         n_terms = len(self.terms)
@@ -104,8 +113,8 @@ class Bootstrap:
         return low, high
 
     def frequency(self, term: str | int) -> float:
-        """The share of the refits that used the feature of a term."""
-        return float(self.frequencies[self.terms[self._position(term)].feature])
+        """The share of the refits that used a term."""
+        return float(self.term_frequencies[self._position(term)])
 
     def to_frame(self):
         """The selection frequencies as a pandas frame, the most frequent features first."""
@@ -200,17 +209,24 @@ def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, ve
             return [future.result() for future in futures]
 
 
-def bootstrap_of(model, offsets: np.ndarray, solutions: Sequence[tuple[np.ndarray, np.ndarray]]) -> Bootstrap:
-    """The result of refits, each given as (f, support) on a design with these offsets."""
+def bootstrap_of(
+    model: AdditiveModel, design: BinnedMatrix, solutions: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> Bootstrap:
+    """The result of refits on a design, each given as (f, support)."""
+    own_tables = [design.feature_of(term.columns) for term in model.terms]
     tables = []
-    for term in model.terms:
-        bins = slice(offsets[term.feature], offsets[term.feature + 1])
+    for term, j in zip(model.terms, own_tables, strict=True):
+        bins = slice(design.offsets[j], design.offsets[j + 1])
         values = np.stack([f[bins].reshape(bins.stop - bins.start, -1) for f, _ in solutions])
         # To the mean of the model's own table: zero, unless the geometry is another than that of the rows.
         shift = np.einsum("k,rkc->rc", term.weights / term.weights.sum(), values - term.all_values)
         tables.append(values - shift[:, None, :])
-    used = np.zeros(model.n_features_in_)
+    of_columns, of_terms = np.zeros(model.n_features_in_), np.zeros(len(model.terms))
     for _, support in solutions:
-        used[support] += 1
-    names = model.feature_names_in_ or tuple(f"x{j}" for j in range(model.n_features_in_))
-    return Bootstrap(model.terms, tuple(tables), used / len(solutions), tuple(names))
+        looked_at = design.columns[support]
+        # A column counts once, however many of the used tables look at it.
+        of_columns[np.unique(looked_at[looked_at >= 0])] += 1
+        of_terms += np.isin(own_tables, support)
+    names = tuple(column_name(j, model.feature_names_in_) for j in range(model.n_features_in_))
+    n_refits = len(solutions)
+    return Bootstrap(model.terms, tuple(tables), of_columns / n_refits, names, of_terms / n_refits)

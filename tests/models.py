@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 
 import numpy as np
@@ -14,7 +15,7 @@ from rbr.terms import Term, labels_of_groups, labels_of_runs
 AWKWARD_TEXT = ("plain", "it's", 'say "so"', "back\\slash", "per%cent; --", "zwölf €", "new\nline", " ")
 
 
-def make_term(name, feature, rng, *, kind="numeric", categories=None, n_bins=9, missing=True, n_outputs=1):
+def make_term(name, column, rng, *, kind="numeric", categories=None, n_bins=9, missing=True, n_outputs=1):
     """A term with random values, some neighbouring bins equal."""
     n_ordered = n_bins if kind == "numeric" else len(categories)
     shape = (n_ordered,) if n_outputs == 1 else (n_ordered, n_outputs)
@@ -23,7 +24,7 @@ def make_term(name, feature, rng, *, kind="numeric", categories=None, n_bins=9, 
     rows = [tuple(np.atleast_1d(row).tolist()) for row in values]
     return Term(
         name=name,
-        feature=feature,
+        columns=(column,),
         kind=kind,
         edges=_edges(rng, n_bins - 1) if kind == "numeric" else [],
         categories=categories,
@@ -63,6 +64,13 @@ def fit(X, y, loss="squared_error", *, shape="mixed", classes=None, max_segments
         warnings.simplefilter("ignore")
         s = rbr.solve(B, y, loss=loss, constraints=constraints, max_iter=30, **kwargs)
     return binner, B, s, AdditiveModel.from_solution(binner, B, s, loss=loss, classes=classes)
+
+
+def looking_at(term, *columns):
+    """The term as if it looked at these columns: there is no kind of several yet."""
+    changed = copy.copy(term)
+    object.__setattr__(changed, "columns", columns)
+    return changed
 
 
 def _edges(rng, n_edges):

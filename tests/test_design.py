@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rbr import design
 from rbr._backend import use_backend
+from rbr.binning import Binner
 from rbr.design import BinnedMatrix
 from rbr.parallel import over_ranges
 
@@ -365,7 +366,7 @@ def test_codes_are_not_copied_and_nothing_can_be_written():
     B = BinnedMatrix(codes, [0, 1, 3], positions=[0.0, 1.0, 2.0])
     assert np.shares_memory(codes, B.codes)
     assert codes.flags.writeable
-    for array in (B.codes, B.offsets, B.weights, B.missing, B.positions, B.n_bins):
+    for array in (B.codes, B.offsets, B.weights, B.missing, B.positions, B.columns, B.n_bins):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
 
@@ -375,6 +376,39 @@ def test_memory_is_a_byte_per_entry():
     assert 1.0 <= B.nbytes / B.codes.size < 1.1
     csr = B.tocsr()
     assert B.nbytes * 11 < csr.data.nbytes + csr.indices.nbytes + csr.indptr.nbytes
+
+
+# ---------------------------------------------------------------- the columns that a feature looks at
+
+
+def test_by_default_feature_j_looks_at_column_j():
+    for B in (random_matrix(n_features=3), Binner().fit_transform(np.arange(6.0).reshape(2, 3))):
+        assert B.columns.dtype == np.int64
+        np.testing.assert_array_equal(B.columns, [[0], [1], [2]])
+        assert B.columns_of(2) == (2,)
+    assert BinnedMatrix(np.empty((0, 4), dtype=np.uint8), [0]).columns.shape == (0, 1)
+
+
+def test_columns_are_kept_by_whatever_makes_another_matrix():
+    given = np.array([[4, -1], [0, -1], [0, 4]], dtype=np.int32)
+    B = random_matrix(n_features=3, columns=given)
+    given[0, 0] = 7
+    made = BinnedMatrix._of_codes(B.codes, B.offsets, B.missing, None, None, columns=B.columns)
+    for other in (B, B.with_weights("uniform"), B[::2], B[[5, 1]], B.at([3, 3]), pickle.loads(pickle.dumps(B)), made):
+        assert other.columns.dtype == np.int64
+        np.testing.assert_array_equal(other.columns, [[4, -1], [0, -1], [0, 4]])
+
+
+def test_columns_of_a_feature_and_back():
+    B = random_matrix(n_features=4, columns=[[4, -1], [0, -1], [0, 4], [4, 0]])
+    assert [B.columns_of(j) for j in range(4)] == [(4,), (0,), (0, 4), (4, 0)]
+    assert [B.feature_of(B.columns_of(j)) for j in range(4)] == [0, 1, 2, 3]
+    for columns in ((1,), (0, 1), (0, 4, 5), ()):
+        with pytest.raises(ValueError, match=re.escape(f"columns is {columns}; one feature must look at just these")):
+            B.feature_of(columns)
+    twice = random_matrix(n_features=2, columns=[[4], [4]])
+    with pytest.raises(ValueError, match="and 2 do"):
+        twice.feature_of((4,))
 
 
 def test_read_only_memmap(tmp_path):
@@ -466,6 +500,24 @@ OFFSETS = [0, 3, 5]
             ValueError,
             "positions[1] is nan; all of positions must be",
         ),
+        (
+            {"columns": [0, 1]},
+            ValueError,
+            "columns has shape (2,) and dtype int64; it must hold a row of integers for each of the 2 features",
+        ),
+        ({"columns": [[0], [1], [2]]}, ValueError, "columns has shape (3, 1)"),
+        ({"columns": np.empty((2, 0), dtype=int)}, ValueError, "columns has shape (2, 0)"),
+        ({"columns": [[0.0], [1.0]]}, ValueError, "columns has shape (2, 1) and dtype float64"),
+        ({"columns": [[False], [True]]}, ValueError, "columns has shape (2, 1) and dtype bool"),
+        (
+            {"columns": [[0], [-1]]},
+            ValueError,
+            "columns of feature 1 are [-1]; they must be one or more indices of at least 0, and after these nothing",
+        ),
+        ({"columns": [[0, -1], [-1, 1]]}, ValueError, "columns of feature 1 are [-1, 1]; they must be one or more"),
+        ({"columns": [[0, -1, 1], [1, 0, -1]]}, ValueError, "columns of feature 0 are [0, -1, 1]; they must be one"),
+        ({"columns": [[0, 1], [1, -2]]}, ValueError, "columns of feature 1 are [1, -2]; they must be one or more"),
+        ({"columns": [[0, -1, -1], [1, 2, 1]]}, ValueError, "columns of feature 1 are [1, 2, 1]; they must differ"),
         (
             {"sample_weight": [1.0, 2.0]},
             ValueError,

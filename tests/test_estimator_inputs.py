@@ -34,7 +34,7 @@ def groups():
 
 def same_model(one, other):
     assert one.intercept == other.intercept
-    assert [term.feature for term in one.terms] == [term.feature for term in other.terms]
+    assert [term.columns for term in one.terms] == [term.columns for term in other.terms]
     for a, b in zip(one.terms, other.terms, strict=True):
         np.testing.assert_array_equal(a.values, b.values)
         np.testing.assert_array_equal(a.edges, b.edges)

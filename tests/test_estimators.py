@@ -1,5 +1,6 @@
 """The estimators: scikit-learn's whole suite, and what it does not ask for: parameters, promises, manners."""
 
+import dataclasses
 import pickle
 import re
 import threading
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from models import looking_at
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -534,6 +536,19 @@ def test_importances_are_mean_sizes(table):
     expected = np.zeros(6)
     expected[m.selected_features_] = np.abs(m.explain(X)).mean(axis=0)
     np.testing.assert_allclose(m.feature_importances_, expected)
+
+
+def test_columns_of_a_term_share_its_importance(table):
+    m = regressor().fit(*table)
+    one, two = (dataclasses.replace(m.terms_[0], columns=(j,)) for j in (1, 4))
+    pair = looking_at(m.terms_[1], 1, 3)
+    m.model_ = dataclasses.replace(m.model_, terms=(one, two, pair))
+    assert m.selected_features_.tolist() == [1, 3, 4] and m.selected_features_.dtype == np.int64
+    half = pair.importance / 2
+    expected = [0.0, one.importance + half, 0.0, half, two.importance, 0.0]
+    np.testing.assert_allclose(m.feature_importances_, expected)
+    m.model_ = dataclasses.replace(m.model_, terms=())
+    assert m.selected_features_.tolist() == [] and m.selected_features_.dtype == np.int64
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -89,6 +90,18 @@ def test_several_scores_without_a_table_are_named_expressions():
     columns, found = run_sqlite(f'SELECT {model.to_sql()} FROM "some table"', rows, model.feature_names_in_)
     assert columns == ["score_3", "score_5", "score_7"]
     np.testing.assert_allclose(found, model.decision_function(as_array(rows, model)), rtol=0, atol=1e-12)
+
+
+def renamed(model):
+    """A model whose terms are not called what their columns are."""
+    return replace(model, terms=tuple(replace(term, name=f"our {term.name}") for term in model.terms))
+
+
+def test_queries_name_the_columns_and_not_the_terms():
+    model = make_model(2)
+    assert renamed(model).to_sql("some table") == model.to_sql("some table")
+    assert "our" not in renamed(model).to_sql()
+    assert 'CASE WHEN "x2" IS NULL' in replace(renamed(model), feature_names_in_=None).to_sql()
 
 
 def test_a_fitted_model_in_sqlite():
@@ -193,6 +206,14 @@ def test_onnx_gives_the_predictions_of_every_bin(kind, seed, tmp_path):
     else:
         np.testing.assert_allclose(out["probabilities"], model.predict_proba(X), rtol=0, atol=1e-12)
         assert out["label"].tolist() == model.predict(X).tolist()
+
+
+def test_inputs_of_onnx_are_named_after_the_columns():
+    pytest.importorskip("onnx", reason="the graph is made with onnx")
+    model = make_model(2)
+    names = [node.name for node in renamed(model).to_onnx().graph.input]
+    assert names == [model.feature_names_in_[j] for j in (0, 1, 2, 4, 5)]
+    assert [node.name for node in model.to_onnx().graph.input] == names
 
 
 @pytest.mark.parametrize("loss", ["poisson", "huber", "gamma"])

@@ -58,7 +58,7 @@ def estimate(kind, loss, **parameters):
     return {
         "f": np.concatenate([term.all_values for term in terms]),
         "intercept": found.intercept_,
-        "support": np.array([term.feature for term in terms]),
+        "support": np.concatenate([term.columns for term in terms]),
         "loss": found.model_.training_loss,
     }
 

@@ -10,18 +10,20 @@ import pickle
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import fit, make_model, make_term
+from models import fit, looking_at, make_model, make_term
 from scipy import sparse
 from scipy.optimize import minimize
 
 import rbr
 from rbr import jumps
-from rbr.from_solution import snapped
+from rbr.design import BinnedMatrix
+from rbr.from_solution import _name, snapped
 from rbr.losses import LOSSES, get_loss
 from rbr.model import AdditiveModel
 
@@ -60,7 +62,7 @@ def test_scores_are_those_of_the_solution(kind, shape):
     X, _, _, B, s, model = fitted(kind, shape=shape)
     assert len(model.terms) > 0
     np.testing.assert_allclose(model.decision_function(X), B.matvec(s.f) + s.intercept, rtol=0, atol=1e-11)
-    assert [term.feature for term in model.terms] == s.support.tolist()
+    assert [term.columns for term in model.terms] == [(j,) for j in s.support.tolist()]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,7 +79,7 @@ def test_explanations_add_up(kind):
 def test_terms_say_what_was_fitted():
     X, y, binner, B, s, model = fitted("regression", shape="constant")
     term = model["x1"]
-    j = term.feature
+    (j,) = term.columns
     table = slice(B.offsets[j], B.offsets[j + 1])
     np.testing.assert_array_equal(term.edges, binner.edges_[j])
     np.testing.assert_allclose(np.append(term.values, term.missing_value), s.f[table], atol=1e-14)
@@ -95,6 +97,60 @@ def test_terms_say_what_was_fitted():
         assert piece.weight == pytest.approx(inside.mean())
     contribution = model.explain(X)[:, model.terms.index(term)]
     assert term.importance == pytest.approx(np.abs(contribution).mean())
+
+
+def with_tables_in_order(B, order):
+    """The same rows with the tables in another order; `columns` says which is which."""
+    starts = B.offsets[order]
+    bins = np.concatenate([np.arange(a, a + n) for a, n in zip(starts, B.n_bins[order], strict=True)])
+    offsets = np.append(0, np.cumsum(B.n_bins[order]))
+    design = BinnedMatrix(
+        B.codes[order], offsets, missing=B.missing[order], positions=B.positions[bins], columns=B.columns[order]
+    )
+    return design, bins
+
+
+@pytest.mark.parametrize("measure", [True, False])
+def test_a_term_is_of_the_columns_that_its_table_looks_at(measure):
+    """Tables in any order make the same model: edges, categories and names are those of the columns."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {"city": rng.choice(list("abcd"), 400), "x": rng.normal(size=400), "w": rng.normal(size=400)}
+    )
+    frame.loc[::9, "x"] = np.nan
+    y = (frame["city"] == "b") * 2.0 + np.sign(frame["x"].fillna(3.0)) + 0.1 * rng.normal(size=400)
+    binner, B, s, model = fit(frame, y.to_numpy(), max_bins=16, jump_cost=2.0)
+    assert [term.columns for term in model.terms] == [(0,), (1,)]
+    design, bins = with_tables_in_order(B, np.array([1, 2, 0]))
+    shapes = {0: "mixed", 1: "mixed", 2: "levels"}
+    constraints = rbr.Constraints(shape=shapes, max_segments=8, jump_cost=2.0)
+    other = rbr.solve(design, y.to_numpy(), constraints=constraints, max_iter=30)
+    np.testing.assert_allclose(other.f, s.f[bins], atol=1e-9)
+    found = AdditiveModel.from_solution(binner, design, other, loss="squared_error", measure=measure)
+    assert [(term.name, term.columns, term.kind) for term in found.terms] == [
+        ("city", (0,), "category"),
+        ("x", (1,), "numeric"),
+    ]
+    for term, expected in zip(found.terms, model.terms, strict=True):
+        assert term.categories == expected.categories
+        for field in ("edges", "positions", "weights", "counts", "labels"):
+            np.testing.assert_array_equal(getattr(term, field), getattr(expected, field), err_msg=field)
+        np.testing.assert_allclose(term.all_values, expected.all_values, atol=1e-9)
+        if measure:
+            assert term.loss_drop == pytest.approx(expected.loss_drop)
+    np.testing.assert_allclose(found.predict(frame), model.predict(frame), atol=1e-9)
+
+
+def test_a_table_of_two_columns_is_no_term_yet():
+    X, y, binner, B, *_ = fitted("regression")
+    pairs = np.column_stack([np.arange(5), np.full(5, -1)])
+    pairs[1] = 1, 3
+    design = BinnedMatrix(B.codes, B.offsets, missing=B.missing, positions=B.positions, columns=pairs)
+    s = rbr.solve(design, y, constraints=rbr.Constraints(max_segments=8), max_iter=5)
+    with pytest.raises(ValueError, match=r"term 'x1 & x3': columns is \(1, 3\); .* looks at exactly one column"):
+        AdditiveModel.from_solution(binner, design, s, loss="squared_error")
+    assert _name((1, 0), ("a", "b")) == "b & a"
 
 
 def test_pieces_are_within_the_limit_and_have_one_value_each():
@@ -269,7 +325,7 @@ def test_missing_unknown_and_infinite():
     def contribution(column, value):
         changed = row.copy()
         changed[0, column] = value
-        t = [term.feature for term in model.terms].index(column)
+        t = [term.columns for term in model.terms].index((column,))
         return model.explain(changed)[0, t]
 
     a, text, b = model.terms[0], model.terms[1], model.terms[2]
@@ -455,7 +511,10 @@ def test_jumps_as_a_frame():
     frame = model.jumps().to_frame()
     assert list(frame.columns) == ["term", "output", "edge", "place", "size", "low", "high", "loss_without"]
     assert len(frame) == len(model.jumps())
-    assert list(model.importances.to_frame()["term"]) == [term.name for term in model.terms]
+    importances = model.importances.to_frame()
+    assert list(importances.columns) == ["term", "columns", "mean_contribution", "loss_drop"]
+    assert list(importances["term"]) == [term.name for term in model.terms]
+    assert list(importances["columns"]) == [term.columns for term in model.terms]
 
 
 def test_what_an_edit_makes_unknown():
@@ -465,6 +524,67 @@ def test_what_an_edit_makes_unknown():
     assert all(math.isnan(row.loss_drop) for row in edited.importances)
     assert math.isnan(edited.training_loss)
     assert [jump.place for jump in edited.jumps()] == [jump.place for jump in model.jumps()]
+
+
+# The columns of a term ------------------------------------------------------------------------------------
+
+
+def test_a_term_of_one_column_has_a_feature():
+    for columns in ((3,), [3], 3, np.int64(3), np.array([3])):
+        term = replace(make_model(0)["b"], columns=columns)
+        assert term.columns == (3,) and type(term.columns[0]) is int
+        assert term.feature == 3
+    model = make_model(0)
+    assert [row.columns for row in model.importances] == [(0,), (1,), (2,), (4,), (5,)]
+    assert [row.feature for row in model.importances] == [0, 1, 2, 4, 5]
+    with pytest.raises(AttributeError):
+        term.feature = 4
+    # Whoever asks for the one feature of a term of several shall not get one of them.
+    pair = looking_at(term, 0, 3)
+    several = [pair, *replace(model, terms=(pair,)).importances]
+    for one in several:
+        assert one.columns == (0, 3)
+        assert not hasattr(one, "feature")
+        with pytest.raises(AttributeError, match=r"there are \(0, 3\); read `columns`"):
+            one.feature  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((0, 2), r"term 'b': columns is \(0, 2\); a term of kind 'numeric' looks at exactly one column"),
+        ((), r"term 'b': columns is \(\); a term of kind 'numeric' looks at exactly one column"),
+        ((-1,), r"term 'b': columns is \(-1,\); it must hold integers of at least 0"),
+        ((1.0,), r"term 'b': columns is \(1.0,\); it must hold integers of at least 0"),
+        (True, r"term 'b': columns is \(True,\); it must hold integers"),
+        (None, r"term 'b': columns is \(None,\); it must hold integers"),
+        ("2", r"term 'b': columns is \('2',\); it must hold integers"),
+    ],
+)
+def test_columns_that_a_term_cannot_have(columns, message):
+    with pytest.raises(ValueError, match=message):
+        replace(make_model(0)["b"], columns=columns)
+    with pytest.raises(ValueError, match="a term of kind 'category' looks at exactly one column"):
+        replace(make_model(0)["numbers"], columns=(1, 2))
+
+
+def test_terms_are_told_apart_by_their_columns():
+    model = make_model(0)
+    moved = replace(model["b"], columns=(3,))
+    assert moved != model["b"] and hash(moved) != hash(model["b"])
+    assert model.set_piece("b", 0, 1.0)["b"].columns == (2,)
+
+
+def test_terms_of_fewer_columns_come_first_and_then_by_column():
+    model = make_model(0)
+    a, b, c = model['a "quoted" name'], model["b"], model["one piece"]
+    pair, other = looking_at(b, 0, 2), looking_at(b, 0, 5)
+    assert replace(model, terms=(a, c, pair, other)).terms == (a, c, pair, other)
+    for terms in [(c, a), (pair, a), (a, pair, c), (a, other, pair), (a, a), (pair, pair)]:
+        with pytest.raises(ValueError, match=r"the terms look at the columns \(.*they must increase"):
+            replace(model, terms=terms)
+    with pytest.raises(ValueError, match=r"term 'b' looks at a column outside 0 to 5: its columns are \(6, 0\)"):
+        replace(model, terms=(a, looking_at(b, 6, 0)))
 
 
 # A value --------------------------------------------------------------------------------------------------
@@ -749,7 +869,7 @@ def test_changed_files_are_refused(tmp_path):
         rbr.load(path)
     for other, problem in [
         ("[]", "no model of rbr"),
-        ('{"format": "rbr-model", "version": 2}', "has version 2, and this rbr reads up to 1"),
+        ('{"format": "rbr-model", "version": 3}', "has version 3, and this rbr reads up to 2; a newer rbr wrote it"),
         ('{"format": "rbr-model", "version": true}', "version is True"),
         ('{"format": "rbr-model", "version": 1, "a": NaN}', "bare number NaN"),
         ("[" * 100_000, "not JSON"),
@@ -760,6 +880,81 @@ def test_changed_files_are_refused(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="not JSON"):
         rbr.load(path)
+
+
+FILES = Path(__file__).with_name("files")
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
+    """The files and the predictions beside them were written when version 1 was the latest."""
+    path = FILES / f"model_v1_{kind}.json"
+    said = json.loads((FILES / f"predictions_v1_{kind}.json").read_text(encoding="utf-8"))
+    X = np.array(said["rows"], dtype=object)
+    model = rbr.load(path)
+    assert model.decision_function(X).tolist() == said["decision_function"]
+    assert model.predict(X).tolist() == said["predict"]
+    if kind == "classifier":
+        # The link takes exponentials, whose last bit is the platform's.
+        np.testing.assert_array_max_ulp(model.predict_proba(X), np.array(said["predict_proba"]), 4)
+    height, of_kind = model.terms
+    assert (height.name, height.columns, height.kind) == ("height", (1,), "numeric")
+    assert (of_kind.name, of_kind.columns, of_kind.kind) == ("kind", (3,), "category")
+    assert height.missing_value is not None and "line" in [piece.kind for piece in height.pieces]
+
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["checksum"]
+    before = copy.deepcopy(content)
+    assert AdditiveModel.from_dict(content) == model
+    assert content == before
+    # All else is as it was, and what is saved now is of version 2.
+    content["version"] = 2
+    for term in content["terms"]:
+        term["columns"] = [term.pop("feature")]
+    assert model.to_dict() == content
+    model.save(tmp_path / "again.json")
+    assert rbr.load(tmp_path / "again.json") == model
+
+
+def test_a_changed_file_of_version_1_is_refused(tmp_path):
+    text = (FILES / "model_v1_regressor.json").read_text(encoding="utf-8")
+    (tmp_path / "m.json").write_text(text.replace('"feature": 1', '"feature": 2'), encoding="utf-8")
+    with pytest.raises(ValueError, match="its checksum does not fit"):
+        rbr.load(tmp_path / "m.json")
+
+
+@pytest.mark.parametrize(
+    ("version", "columns", "problem"),
+    [
+        (1, {"columns": [0]}, "term 0 has no 'feature'"),
+        (1, {"columns": [0], "feature": 0}, "term 0 has the unknown field 'columns'"),
+        (1, {"feature": [0]}, r"term 0: feature is \[0\], of the wrong type list"),
+        (1, {"feature": True}, "term 0: feature is True, of the wrong type bool"),
+        (1, {"feature": -1}, r"columns is \(-1,\); it must hold integers of at least 0"),
+        (2, {"feature": 0}, "term 0 has no 'columns'"),
+        (2, {"columns": [0], "feature": 0}, "term 0 has the unknown field 'feature'"),
+    ],
+)
+def test_fields_of_another_version_are_refused(version, columns, problem):
+    content = make_model(0).to_dict()
+    del content["terms"][0]["columns"]
+    content["terms"][0] |= columns
+    if version == 1:
+        for term in content["terms"][1:]:
+            term["feature"] = term.pop("columns")[0]
+    with pytest.raises(ValueError, match=problem):
+        AdditiveModel.from_dict({**content, "version": version})
+
+
+@pytest.mark.parametrize(
+    ("terms", "problem"), [(None, "terms is None"), ({}, "terms is {}"), ([3], "term 0 is int"), (..., "no 'terms'")]
+)
+def test_a_broken_file_of_version_1_says_what_is_wrong(terms, problem):
+    content = {**make_model(0).to_dict(), "version": 1, "terms": terms}
+    if terms is ...:
+        del content["terms"]
+    with pytest.raises(ValueError, match=problem):
+        AdditiveModel.from_dict(content)
 
 
 BROKEN = {
@@ -774,8 +969,13 @@ BROKEN = {
     "labels are floats": (lambda t: t["labels"].__setitem__(0, 0.5), "labels must be integers"),
     "unknown kind": (lambda t: t.__setitem__("kind", "spline"), "kind is 'spline'"),
     "negative weight": (lambda t: t["weights"].__setitem__(0, -1.0), "weights and counts"),
-    "feature outside": (lambda t: t.__setitem__("feature", -1), "feature outside"),
-    "feature is text": (lambda t: t.__setitem__("feature", "a"), "feature is 'a'"),
+    "column below 0": (lambda t: t.__setitem__("columns", [-1]), r"columns is \(-1,\); it must hold integers of at"),
+    "two columns": (lambda t: t.__setitem__("columns", [0, 3]), "looks at exactly one column"),
+    "no columns": (lambda t: t.__setitem__("columns", []), "looks at exactly one column"),
+    "columns are a number": (lambda t: t.__setitem__("columns", 0), "columns is 0, of the wrong type int"),
+    "columns are text": (lambda t: t.__setitem__("columns", "a"), "columns is 'a'"),
+    "a column is text": (lambda t: t.__setitem__("columns", ["a"]), r"columns is \['a'\]; it must be a list of integ"),
+    "a column is a bool": (lambda t: t.__setitem__("columns", [True]), r"columns is \[True\]; it must be a list of"),
     "no edges": (lambda t: t.pop("edges"), "has no 'edges'"),
     "more than there is": (lambda t: t.__setitem__("hook", "import os"), "unknown field 'hook'"),
     "jump outside": (lambda t: t.__setitem__("jump_facts", [[-1, 99, 0, 0, 1.0]]), "jump_facts names an edge"),
@@ -805,6 +1005,7 @@ BROKEN_MODELS = {
     "names": (lambda c: c.__setitem__("feature_names_in", ["a"]), "1 feature names"),
     "terms": (lambda c: c.__setitem__("terms", {}), "terms is {}"),
     "order": (lambda c: c["terms"].reverse(), "they must increase"),
+    "column outside": (lambda c: c["terms"][-1].__setitem__("columns", [6]), "looks at a column outside 0 to 5"),
 }
 
 

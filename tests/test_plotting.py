@@ -27,26 +27,27 @@ def artists(axes, gid):
     return [artist for artist in axes.get_children() if artist.get_gid() == gid]
 
 
-def numeric_term(values, labels, edges, positions=None, *, weights=None, missing_value=None, name="x", feature=0):
+def numeric_term(values, labels, edges, positions=None, *, weights=None, missing_value=None, name="x", column=0):
     values = np.asarray(values, dtype=float)
     n_bins = len(values) + (missing_value is not None)
     weights = np.full(n_bins, 1 / n_bins) if weights is None else weights
     if positions is None:
         positions = np.arange(len(values)) + 0.0
     return Term(
-        name, feature, "numeric", edges, None, values, missing_value, weights, 100 * weights, positions, labels, False
+        name, (column,), "numeric", edges, None, values, missing_value, weights, 100 * weights, positions, labels, False
     )
 
 
-def category_term(values, names, *, weights=None, missing_value=None, name="c", feature=0, grouped=True, labels=None):
+def category_term(values, names, *, weights=None, missing_value=None, name="c", column=0, grouped=True, labels=None):
     values = np.asarray(values, dtype=float)
     n_bins = len(values) + (missing_value is not None)
     weights = np.full(n_bins, 1 / n_bins) if weights is None else np.asarray(weights)
+    counts = 100 * weights
     if labels is None:
         labels = labels_of_groups([tuple(np.atleast_1d(row)) for row in values])
     positions = np.arange(len(values))
     return Term(
-        name, feature, "category", [], names, values, missing_value, weights, 100 * weights, positions, labels, grouped
+        name, (column,), "category", [], names, values, missing_value, weights, counts, positions, labels, grouped
     )
 
 
@@ -227,9 +228,9 @@ def test_a_name_may_look_like_a_formula(recwarn):
 
 
 def test_panels_are_sorted_by_importance_and_share_one_scale():
-    small = numeric_term([-0.1, 0.1], [0, 2], [0.5], name="small", feature=0)
-    large = numeric_term([-3.0, 3.0], [0, 2], [0.5], name="large", feature=1)
-    bars = category_term([1.0, -1.0], ("a", "b"), name="bars", feature=2)
+    small = numeric_term([-0.1, 0.1], [0, 2], [0.5], name="small", column=0)
+    large = numeric_term([-3.0, 3.0], [0, 2], [0.5], name="large", column=1)
+    bars = category_term([1.0, -1.0], ("a", "b"), name="bars", column=2)
     model = model_of(small, large, bars)
     axes = plot_model(model)
     assert isinstance(axes, np.ndarray) and axes.shape == (3,)
@@ -246,8 +247,8 @@ def test_panels_are_sorted_by_importance_and_share_one_scale():
 
 def test_panels_do_not_overlap_and_stay_on_the_figure():
     names = tuple(f"a level with a long name, number {i}" for i in range(30))
-    terms = [numeric_term([-1.0, 1.0], [0, 2], [0.5], name=f"n{j}", feature=j) for j in range(6)]
-    terms += [category_term(np.arange(30.0) + j, names, name=f"c{j}", feature=6 + j) for j in range(6)]
+    terms = [numeric_term([-1.0, 1.0], [0, 2], [0.5], name=f"n{j}", column=j) for j in range(6)]
+    terms += [category_term(np.arange(30.0) + j, names, name=f"c{j}", column=6 + j) for j in range(6)]
     axes = plot_model(model_of(*terms), n_cols=4)
     boxes = [panel.get_position() for panel in axes]
     assert all(0 < box.x0 < box.x1 < 1 and 0 < box.y0 < box.y1 < 1 for box in boxes)
@@ -265,7 +266,7 @@ def test_panels_do_not_overlap_and_stay_on_the_figure():
 )
 def test_the_link_is_named_on_the_axis_of_values(loss, classes, label):
     term = numeric_term([-1.0, 1.0], [0, 2], [0.5])
-    bars = category_term([-1.0, 1.0], ("a", "b"), feature=1)
+    bars = category_term([-1.0, 1.0], ("a", "b"), column=1)
     axes = plot_model(model_of(term, bars, loss=loss, classes=classes, target="target"), ["x", "c"])
     assert axes[0].get_ylabel() == label
     assert axes[1].get_xlabel() == label
@@ -275,7 +276,7 @@ def test_every_class_has_its_line_and_a_name():
     values = np.array([[1.0, -1.0, 0.0], [-1.0, 0.5, 0.5]])
     model = model_of(
         numeric_term(values, [0, 2], [0.5], missing_value=[0.1, 0.2, -0.3]),
-        category_term(values, ("a", "b"), feature=1),
+        category_term(values, ("a", "b"), column=1),
         loss="multinomial",
         classes=["red", "green", "blue"],
     )
@@ -325,7 +326,7 @@ def test_a_saved_ordered_category_can_be_loaded(tmp_path):
 
 
 def test_given_axes_are_used():
-    terms = [numeric_term([-1.0, 1.0], [0, 2], [0.5], name=f"n{j}", feature=j) for j in range(2)]
+    terms = [numeric_term([-1.0, 1.0], [0, 2], [0.5], name=f"n{j}", column=j) for j in range(2)]
     figure, given = pyplot.subplots(1, 3)
     axes = plot_model(model_of(*terms), axes=given)
     assert list(axes) == list(given[:2])

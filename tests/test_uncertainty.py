@@ -1,5 +1,6 @@
 """Bootstrap: refits on resamples over one design."""
 
+import dataclasses
 import pickle
 import threading
 import time
@@ -7,10 +8,12 @@ import warnings
 
 import numpy as np
 import pytest
+from models import looking_at, make_model, make_term
 from numpy.testing import assert_allclose, assert_array_equal
 
 import rbr
 from rbr import RBRClassifier, RBRRegressor, uncertainty
+from rbr.design import BinnedMatrix
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +44,8 @@ def test_there_is_a_band_for_every_term_and_a_frequency_for_every_feature(regres
     # No refit uses more features than the estimator may.
     assert boot.frequencies.sum() <= 3 + 1e-9
     assert boot.frequency("x3") == 1.0
+    # Without pairs a term is used just where its column is.
+    assert_array_equal(boot.term_frequencies, boot.frequencies[regressor.selected_features_])
     for term, table in zip(boot.terms, boot.tables, strict=True):
         assert table.shape == (20, *term.all_values.shape)
 
@@ -82,8 +87,39 @@ def test_a_refit_is_the_fit_of_its_resample(regressor, data):
     )
     assert_array_equal(np.flatnonzero(boot.frequencies), s.support)
     for term, table in zip(boot.terms, boot.tables, strict=True):
-        f = s.f[B.offsets[term.feature] : B.offsets[term.feature + 1]]
+        (j,) = term.columns
+        f = s.f[B.offsets[j] : B.offsets[j + 1]]
         assert_allclose(table[0, :, 0], f - term.weights @ f, atol=1e-12)
+
+
+def test_tables_are_found_by_their_columns():
+    """Tables in any order, and one of two columns: a column is used if any used table looks at it."""
+    rng = np.random.default_rng(0)
+    a, b = (make_term(name, j, rng, n_bins=3, missing=False) for name, j in (("a", 1), ("b", 2)))
+    pair = looking_at(make_term("a & b", 0, rng, n_bins=2, missing=False), 1, 2)
+    model = dataclasses.replace(make_model(0), terms=(a, b, pair), n_features_in_=4, feature_names_in_=None)
+    design = BinnedMatrix(
+        np.zeros((5, 9), dtype=np.uint8),
+        [0, 2, 5, 6, 9, 10],
+        columns=[[1, 2], [2, -1], [0, -1], [1, -1], [3, -1]],
+    )
+    f = np.arange(10.0)
+    found = uncertainty.bootstrap_of(model, design, [(f, np.array([0, 3])), (2 * f, np.array([1])), (f, np.array([0]))])
+    for term, table, bins in zip(model.terms, found.tables, (slice(6, 9), slice(2, 5), slice(0, 2)), strict=True):
+        values = np.stack([f[bins], 2 * f[bins], f[bins]])
+        shift = (values - term.values) @ term.weights
+        assert_allclose(table[:, :, 0], values - shift[:, None], atol=1e-12)
+    # The first refit uses column 1 in two tables, which counts once.
+    assert_allclose(found.frequencies, [0, 2 / 3, 1, 0])
+    assert_allclose(found.term_frequencies, [1 / 3, 1 / 3, 2 / 3])
+    assert [found.frequency(name) for name in ("a", "b", "a & b")] == found.term_frequencies.tolist()
+    assert found.feature_names == ("x0", "x1", "x2", "x3")
+    with pytest.raises(ValueError, match=r"columns is \(0,\); one feature must look at just these, and none does"):
+        uncertainty.bootstrap_of(
+            dataclasses.replace(model, terms=(dataclasses.replace(a, columns=(0,)),)),
+            BinnedMatrix(np.zeros((1, 9), dtype=np.uint8), [0, 3], columns=[[1]]),
+            [(f, np.array([0]))],
+        )
 
 
 def test_refits_leave_noise_out_as_the_model_does():
@@ -231,6 +267,7 @@ def test_it_is_a_value(boot):
         boot.tables[0][0] = 1.0
     copy = pickle.loads(pickle.dumps(boot))
     assert_array_equal(copy.band("x3")[0], boot.band("x3")[0])
+    assert_array_equal(copy.term_frequencies, boot.term_frequencies)
     assert repr(boot).startswith("Bootstrap(20 refits, bands of ")
 
 
