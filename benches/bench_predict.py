@@ -34,7 +34,7 @@ def fit_rbr(X, y, shape):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         s = rbr.solve(B, y, loss="log_loss", constraints=rbr.Constraints(shape=shape, jump_cost=0.5), max_iter=60)
-    return rbr.AdditiveModel.from_solution(binner, B, s, loss="log_loss", classes=[0, 1])
+    return rbr.AdditiveModel.from_solution(binner, s, classes=[0, 1])
 
 
 def best_time(call, repeats: int) -> float:

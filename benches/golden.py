@@ -185,13 +185,13 @@ def measured(run, repeats: int) -> dict:
         seconds = min(seconds, time.process_time() - start)
         if seconds > 10:
             break
-    if isinstance(found, rbr.solver.Solution):
+    if hasattr(found, "loss_path"):
         return {
             "f": found.f.tolist(),
             "support": found.support.tolist(),
             "objective": float(found.loss_path[-1]),
             "iterations": found.n_iter,
-            "passes": passes_of(found),
+            "passes": found.n_passes,
             "seconds": seconds,
         }
     model = found.model_
@@ -203,10 +203,6 @@ def measured(run, repeats: int) -> dict:
         "passes": None,
         "seconds": seconds,
     }
-
-
-def passes_of(solution) -> float:
-    return float(solution._problem.objective.n_passes)
 
 
 def compare(name: str, old: dict, new: dict) -> bool:

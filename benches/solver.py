@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 
 import rbr
-from rbr import solver as solver_module
 from rbr.baselines import IHTRegressor
 from rbr.constraints import Constraints
 from rbr.datasets import load_adult, make_planted
+from rbr.solvers import auto as auto_module
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SECTION = "Solver"
@@ -123,11 +123,11 @@ def found(support, data) -> float:
 @contextmanager
 def no_swaps():
     """The default solver without its local search over features."""
-    swaps, solver_module.swaps = solver_module.swaps, lambda *args: ()
+    swaps, auto_module.swaps = auto_module.swaps, lambda *args: ()
     try:
         yield
     finally:
-        solver_module.swaps = swaps
+        auto_module.swaps = swaps
 
 
 # ---------------------------------------------------------------- (b) Adult
@@ -145,8 +145,7 @@ def adult(folder: str | None) -> str:
         s = rbr.solve(B, data.target, **problem, **options)
         seconds = time.perf_counter() - start
         # Gradients over the used features only count like the others.
-        objective = s._problem.objective
-        work = objective.n_gradients, objective.n_newton_steps
+        work = s.work.gradients, s.work.newton_steps
         lines.append([name, f"{s.loss:.6f}", str(s.converged), *map(str, work), str(sum(work)), f"{seconds:.2f}"])
         return s.loss
 

@@ -26,10 +26,12 @@ _HOMES = {
     "embedding": "rbr.embedding",
     "load": "rbr.model_io",
     "losses": "rbr.losses",
+    "make_objective": "rbr.objective",
+    "objective": "rbr.objective",
     "plotting": "rbr.plotting",
     "reference": "rbr.reference",
     "show_versions": "rbr._show_versions",
-    "solve": "rbr.solver",
+    "solve": "rbr.solvers",
     "theory": "rbr.theory",
     "use_backend": "rbr._backend",
 }
@@ -40,6 +42,7 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr import datasets as datasets
     from rbr import embedding as embedding
     from rbr import losses as losses
+    from rbr import objective as objective
     from rbr import plotting as plotting
     from rbr import reference as reference
     from rbr import theory as theory
@@ -54,7 +57,8 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr.estimators import RBRRegressor as RBRRegressor
     from rbr.model import AdditiveModel as AdditiveModel
     from rbr.model_io import load as load
-    from rbr.solver import solve as solve
+    from rbr.objective import make_objective as make_objective
+    from rbr.solvers import solve as solve
     from rbr.uncertainty import Bootstrap as Bootstrap
 
     __version__: str

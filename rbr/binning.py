@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rbr._backend import kernels
-from rbr.checks import check_int, check_nonnegative
+from rbr.checks import check_int, check_nonnegative, check_vector
 from rbr.parallel import over_ranges, resolve_n_jobs
 from rbr.sampling import draw_rows
 from rbr.tables import ENTRIES_PER_BLOCK, ArrayTable, SparseTable, Table, few, open_table
@@ -216,50 +216,39 @@ class Binner:
         fields = codes, self.offsets_, self.missing_, self.positions_, sample_weight, n_threads
         return BinnedMatrix._of_codes(*fields)
 
-    def with_edges(self, edges: Mapping[int, Any], X: Any, sample_weight: Any = None) -> Binner:
+    def with_edges(self, edges: Mapping[int, Any], positions: Mapping[int, Any]) -> Binner:
         """The same bins with the edges of some numeric features moved, but as many as before.
 
         Parameters
         ----------
         edges : dict from column indices to increasing arrays
-        X : array, frame or sparse matrix, shape (n_rows, n_features)
-            The training table, for the mean of each moved bin.
-        sample_weight : array of float, shape (n_rows,), optional
-            As in `fit`.
+        positions : dict from the same column indices to arrays
+            The mean of the feature in each bin between the moved edges.
 
         Examples
         --------
         >>> import numpy as np
         >>> from rbr.binning import Binner
         >>> X = np.arange(6.0)[:, None]
-        >>> moved = Binner(max_bins=2).fit(X).with_edges({0: [3.5]}, X)
+        >>> moved = Binner(max_bins=2).fit(X).with_edges({0: [3.5]}, {0: [1.5, 4.5]})
         >>> moved.edges_[0], moved.positions_
         (array([3.5]), array([1.5, 4.5]))
         """
         self._check_fitted()
-        table = open_table(X)
-        table.check_columns(self.feature_names_in_, self.n_features_in_, "Binner")
-        weight = None
-        if sample_weight is not None:
-            weight = check_nonnegative(sample_weight, table.n_rows, "sample_weight")
         moved = copy(self)
-        flat, positions = self._edges.copy(), self.positions_.copy()
+        flat, means = self._edges.copy(), self.positions_.copy()
         for j, given in edges.items():
-            own = _check_edges(given, f"edges of {table.label(j)}")
+            label = f"column {j}" if self.feature_names_in_ is None else f"column {self.feature_names_in_[j]!r}"
+            own = _check_edges(given, f"edges of {label}")
             if self.is_categorical_[j] or len(own) != len(self.edges_[j]):
                 raise ValueError(
-                    f"edges of {table.label(j)} has {len(own)} edges; there are {len(self.edges_[j])}, and moved ones "
+                    f"edges of {label} has {len(own)} edges; there are {len(self.edges_[j])}, and moved ones "
                     f"must be as many"
                 )
-            rows = None if weight is None else np.flatnonzero(weight)
-            used = None if weight is None else weight[rows] / weight.max()
-            values, weights = table.sample(rows).columns_to_sort(j, j + 1, used, kernels().transpose)
-            weights = _sort_rows(values, weights, kernels())
-            _, means, n_ordered = _keep([own], values, weights)
             flat[self._edge_offsets[j] : self._edge_offsets[j + 1]] = own
-            bins = slice(self.offsets_[j], self.offsets_[j + 1])
-            positions[bins] = means[0, np.minimum(np.arange(bins.stop - bins.start), n_ordered[0] - 1)]
-        moved._edges, moved.positions_ = _joined([flat]), _joined([positions])
+            ordered = slice(self.offsets_[j], self.offsets_[j] + len(own) + 1)
+            means[ordered] = check_vector(positions[j], len(own) + 1, f"positions of {label}")
+        moved._edges, moved.positions_ = _joined([flat]), _joined([means])
         return moved
 
     @property

@@ -226,6 +226,10 @@ class Constraints:
         bound.check_frequency()
         return bound
 
+    def bind_to(self, tables) -> BoundConstraints:
+        """`bind`, to anything that has offsets, weights, missing and positions, such as a BinnedMatrix."""
+        return self.bind(tables.offsets, tables.weights, missing=tables.missing, positions=tables.positions)
+
 
 @dataclass(frozen=True)
 class Prox:

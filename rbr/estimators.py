@@ -19,16 +19,17 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from rbr.bagging import Manner, bag_average, manners
+from rbr.bagging import Way, bag_average, ways_to_fit
 from rbr.binning import Binner, _generator, by_index, index_of
 from rbr.checks import check_choice, check_int, check_real
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
-from rbr.design import WEIGHTS_KINDS, BinnedMatrix
+from rbr.design import WEIGHTS_KINDS
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
+from rbr.objective import Objective, make_objective
 from rbr.parallel import one_blas_thread, resolve_n_jobs
 from rbr.refine import refine_cuts
-from rbr.solver import SOLVERS, Solution, solve
+from rbr.solvers import SOLVERS, Solution, solve
 from rbr.tables import is_frame, open_table
 from rbr.uncertainty import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
 
@@ -118,34 +119,31 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
         constraints = self._constraints(X, binner, *limits)
         warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
-        arguments = self._solver_arguments(loss, constraints)
+        arguments = self._solver_arguments(constraints)
         if sample_weight is not counts:
             arguments["dispersion"] = _dispersion_of_weights(counts, sample_weight)
         context = self._begin_callbacks(X, target)
+        rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
         solution = self._solve(
-            design,
-            y,
-            sample_weight,
-            offset,
+            make_objective(design, y, X=X if self.refine_cuts else None, **rows),
             arguments,
+            n_bags=self._n_bags(design.n_rows, design.n_features),
             random_state=self._bag_random_state(),
             warm_start=warm,
             callback=self._iteration_callback(context),
         )
         if self.refine_cuts:
-            binner, solution = refine_cuts(X, binner, solution, constraints, sample_weight=sample_weight, tol=self.tol)
-            design = solution._problem.objective.design
-        model = AdditiveModel.from_solution(binner, design, solution, loss=loss, classes=classes)
+            binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol)
+        model = AdditiveModel.from_solution(binner, solution, classes=classes)
         self._keep(model, solution, binner)
         if context is not None:
             fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
             context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
         return self
 
-    def _solver_arguments(self, loss, constraints: Constraints) -> dict[str, Any]:
+    def _solver_arguments(self, constraints: Constraints) -> dict[str, Any]:
         """What every fit of this estimator's tables shares, on whatever rows."""
         return {
-            "loss": loss,
             "constraints": constraints,
             "alpha": self.alpha,
             "solver": self.solver,
@@ -153,32 +151,20 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             "max_iter": self.max_iter,
             "tol": self.tol,
             "verbose": self.verbose,
-            "n_jobs": self.n_jobs,
         }
 
     def _solve(
-        self, design: BinnedMatrix, y, sample_weight, offset, arguments: dict[str, Any], *, random_state, **start
+        self, objective: Objective, arguments: dict[str, Any], *, n_bags: int, random_state, **start
     ) -> Solution:
         """The tables of one fit, bags included."""
-        solution = solve(design, y, sample_weight=sample_weight, offset=offset, **start, **arguments)
-        n_bags, constraints = self._n_bags(design.n_rows, design.n_features), arguments["constraints"]
+        solution, constraints = solve(objective=objective, **start, **arguments), arguments["constraints"]
         if not n_bags:
             return solution
         if self.jump_cost == "default":
-            ways = manners(constraints, design, self.alpha)
+            ways = ways_to_fit(constraints, objective.tables, self.alpha)
         else:
-            ways = [Manner("as asked", constraints, self.alpha)]
-        return bag_average(
-            design,
-            y,
-            solution,
-            ways,
-            n_bags=n_bags,
-            random_state=random_state,
-            sample_weight=sample_weight,
-            offset=offset,
-            **arguments,
-        )
+            ways = [Way("as asked", constraints, self.alpha)]
+        return bag_average(solution, ways, n_bags=n_bags, random_state=random_state, **arguments)
 
     def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
         self.model_ = model
@@ -455,17 +441,19 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         by_class = self._weigh_classes(None, y, classes)
         binner = self._solution_tables[0]
         design = binner.transform(X, sample_weight).with_weights(self.weights)
-        arguments = self._solver_arguments(self.model_.loss, self._constraints(X, binner, *self._limits()))
+        arguments = self._solver_arguments(self._constraints(X, binner, *self._limits()))
         phi = None if self.dispersion_ is None else RESAMPLED_NOISE * self.dispersion_
-        arguments |= {"dispersion": phi, "verbose": 0, "n_jobs": 1}
+        arguments |= {"dispersion": phi, "verbose": 0}
+        n_bags = self._n_bags(design.n_rows, design.n_features)
         rng = _generator(self.random_state if random_state is None else random_state)
         stop = threading.Event()
 
         def refit(number, draw):
             weight = draw() if by_class is None else draw() * by_class
+            rows = {"loss": self.model_.loss, "sample_weight": weight, "offset": offset, "n_jobs": 1}
             # A generator that threads shared would give each what the others left.
-            options = {"random_state": number, "callback": lambda _: stop.is_set()}
-            solution = self._solve(design, y, weight, offset, arguments, **options)
+            options = {"n_bags": n_bags, "random_state": number, "callback": lambda _: stop.is_set()}
+            solution = self._solve(make_objective(design, y, **rows), arguments, **options)
             return solution.f, solution.support
 
         draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None)

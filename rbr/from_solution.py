@@ -2,7 +2,6 @@
 
 Everything that needs the training rows is measured here, once, because a model keeps none of them: the shares of the
 bins, the loss without each term, and how well each jump is placed.
-Looks at: rbr.terms, rbr.jumps, and the fields of binner, design and solution.  Seen by: rbr.model.
 """
 
 from __future__ import annotations
@@ -12,39 +11,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rbr.constraints import SHAPES
 from rbr.jumps import facts_and_drops
-from rbr.reference.projections import SHAPES
 from rbr.terms import Term, column_name, labels_of_groups, labels_of_runs, place_of
 
 if TYPE_CHECKING:
     from rbr.binning import Binner
-    from rbr.design import BinnedMatrix
-    from rbr.solver import Solution
+    from rbr.solvers import Solution
 
 _LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
 
 
-def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: bool) -> tuple[Term, ...]:
+def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, ...]:
     """The terms of the used tables, by column."""
-    problem = solution._problem
-    n_total, shapes = float(design.n_rows), None
-    facts: dict = {}
-    drops: dict = {}
-    if problem is not None:
-        # Of the rows that count, with the weights that they count with.
-        design, n_total = problem.objective.design, problem.objective.n_total
-        shapes = problem.constraints.shapes
-    if problem is not None and measure:
-        facts, drops = facts_and_drops(solution)
-    shares = design.with_weights("counts").weights
+    objective, shapes = solution.problem.objective, solution.problem.constraints.shapes
+    tables, shares, n_total = objective.tables, objective.tables.shares, objective.n_total
+    facts, drops = facts_and_drops(solution) if measure else ({}, {})
     terms = []
     for j in np.sort(solution.support).tolist():
-        table = slice(design.offsets[j], design.offsets[j + 1])
-        n_ordered = int(design.n_bins[j] - design.missing[j])
-        shape = None if shapes is None else int(shapes[j])
+        table = slice(tables.offsets[j], tables.offsets[j + 1])
+        n_ordered = int(tables.n_bins[j] - tables.missing[j])
+        shape = int(shapes[j])
         values = snapped(solution.f[table], solution.labels[table], shares[table], shape)
         labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], shape)
-        columns = design.columns_of(j)
+        columns = tables.columns_of(j)
         column = columns[0]  # a Term of more than one is refused
         is_category = bool(binner.is_categorical_[column])
         terms.append(
@@ -55,7 +45,7 @@ def terms_of(binner: Binner, design: BinnedMatrix, solution: Solution, measure: 
                 edges=binner.edges_[column],
                 categories=binner.categories_[column] if is_category else None,
                 values=values[:n_ordered],
-                missing_value=values[n_ordered] if design.missing[j] else None,
+                missing_value=values[n_ordered] if tables.missing[j] else None,
                 weights=shares[table],
                 counts=_whole_where_close(shares[table] * n_total),
                 positions=binner.positions_[binner.offsets_[column] :][:n_ordered],
@@ -74,7 +64,7 @@ def _name(columns: Sequence[int], names: Sequence[str] | None) -> str:
     return " & ".join(column_name(column, names) for column in columns)
 
 
-def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int | None) -> np.ndarray:
+def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int) -> np.ndarray:
     """The table with one and the same number in all bins of a constant piece, where refits leave rounding."""
     values = np.array(f, dtype=np.float64)
     if shape == _FREQUENCY:
@@ -86,7 +76,7 @@ def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int | 
     return values
 
 
-def _labels(values: np.ndarray, labels: np.ndarray, shape: int | None) -> np.ndarray:
+def _labels(values: np.ndarray, labels: np.ndarray, shape: int) -> np.ndarray:
     """2 * piece + is_line for each ordered bin; with classes a piece is what is one in every class."""
     rows = values.reshape(len(values), -1)
     if shape == _FREQUENCY:

@@ -32,9 +32,11 @@ the ratio of the two halves of the sandwich. Likelihoods with a known variance h
 Pearson statistic, since E[r^2] / E[h] = E (y - mu)^2 / mu^q row by row; huber and quantile the same ratio
 with their own r and h.
 
-Rows are read in blocks that stay in cache, and block sums are added in a fixed order, so sums have the same
-bits whatever the number of threads.  Looks at: numpy, scipy.special, the kernels (log-loss).  Seen by:
-rbr.objective, rbr.baselines.
+**Sums over rows.** Whoever holds the rows may hold them in several blocks, in files or on other machines. So what
+needs all of them (`prepare_of`, `constant_start_of`, `refit_intercept_of`, `settle_of`, `dispersion_of`) asks for sums
+that add over blocks, through a `RowSums`; quantiles are found by a search over such sums. The same names without
+`_of` take the arrays of rows in memory. Within a block rows are read in stretches that stay in cache, and their sums
+are added in a fixed order, so they have the same bits whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -43,10 +45,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Protocol
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 
 from rbr._backend import kernels
 from rbr.parallel import over_ranges
@@ -61,6 +64,8 @@ __all__ = [
     "Multinomial",
     "Poisson",
     "Quantile",
+    "RowSums",
+    "Rows",
     "SquaredError",
     "Tweedie",
     "get_loss",
@@ -108,33 +113,109 @@ def _dot(a: np.ndarray, b: np.ndarray) -> float:
     return _add_in_order([float(a[rows] @ b[rows]) for rows in _blocks(a.shape[0])])
 
 
+class RowSums(Protocol):
+    """Rows that are somewhere, and answer with sums."""
+
+    def total(self, sums: Callable[..., np.ndarray]) -> np.ndarray:
+        """sums(y, z, v, n_threads), an array that adds over blocks of rows, of all rows.
+
+        y : the truths; z : the raw scores, or None where all are zero; v : the weights, with sum 1 over all rows.
+        """
+
+
+class Rows:
+    """Rows in memory, as one block: a `RowSums`."""
+
+    def __init__(self, y: np.ndarray, z: np.ndarray | None, v: np.ndarray, n_threads: int = 1):
+        self.y, self.z, self.v, self.n_threads = y, z, v, n_threads
+
+    def total(self, sums: Callable[..., np.ndarray]) -> np.ndarray:
+        return sums(self.y, self.z, self.v, self.n_threads)
+
+
+def _sum_of_y(y, z, v, n_threads) -> np.ndarray:
+    return np.array([_dot(y, v), v.sum()])
+
+
+def _errors(y, z, center: float | None = None) -> np.ndarray:
+    """y - z, or its distance from a center."""
+    error = y if z is None else y - z
+    return error if center is None else np.abs(error - center)
+
+
+def _sum_of_distances(y, z, v, n_threads, *, center) -> np.ndarray:
+    return np.array([_dot(v, _errors(y, z, center)), v.sum()])
+
+
+# A quantile is found digit by digit: the bits of a float64, in an order that is that of the numbers, are read as six
+# digits, and one sum over the rows tells how much weight has each value of the next one.
+DIGIT_BITS = 11
+_SHIFTS = range(55, -1, -DIGIT_BITS)
+_SIGN = np.uint64(1 << 63)
+
+
+def _ordered_bits(values: np.ndarray) -> np.ndarray:
+    """uint64 numbers in the order of the given ones; 0.0 and -0.0 are equal."""
+    bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def _from_ordered_bits(bits: int) -> float:
+    sign = int(_SIGN)
+    return float(np.array(bits ^ sign if bits & sign else bits ^ (2 * sign - 1), dtype=np.uint64).view(np.float64))
+
+
+def _weight_by_digit(y, z, v, n_threads, *, center, shift, prefix) -> np.ndarray:
+    """For each value of a digit the weight of the errors that have it, behind digits that are known."""
+    bits, n_digits = _ordered_bits(_errors(y, z, center)), 1 << DIGIT_BITS
+    if shift != _SHIFTS[0]:
+        known = bits >> np.uint64(shift + DIGIT_BITS) == np.uint64(prefix)
+        bits, v = bits[known], v[known]
+    digits = (bits >> np.uint64(shift)).astype(np.int64) & (n_digits - 1)
+    return np.bincount(digits, v, minlength=n_digits)
+
+
+def quantile_of_errors(rows: RowSums, level: float, center: float | None = None) -> float:
+    """The smallest y - z (or distance from a center) at which the cumulated share of the weights reaches the level."""
+    prefix, below, goal = 0, 0.0, None
+    for shift in _SHIFTS:
+        weights = rows.total(partial(_weight_by_digit, center=center, shift=shift, prefix=prefix))
+        if goal is None:
+            goal = (level - SHARE_TOLERANCE) * weights.sum()
+        cumulated, present = below + np.cumsum(weights), np.flatnonzero(weights > 0)
+        reached = present[cumulated[present] >= goal]
+        digit = int(reached[0] if len(reached) else present[-1])
+        below, prefix = float(cumulated[digit] - weights[digit]), (prefix << DIGIT_BITS) + digit
+    return _from_ordered_bits(prefix)
+
+
 def weighted_quantile(values: np.ndarray, v: np.ndarray, level: float) -> float:
     """The smallest value at which the cumulated share of the weights reaches the level.
 
     >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([0.5, 0.25, 0.25]), 0.5)
     2.0
     """
-    used = v > 0
-    values, v = values[used], v[used]
-    order = np.argsort(values, kind="stable")
-    cumulated = np.cumsum(v[order])
-    reached = np.searchsorted(cumulated, (level - SHARE_TOLERANCE) * cumulated[-1])
-    return float(values[order[reached]])
+    return quantile_of_errors(Rows(values, None, v), level)
+
+
+def robust_scale_of(rows: RowSums) -> float:
+    """1.4826 times the median distance of y - z from its median (for a normal one its standard deviation).
+
+    Where more than half of the weight sits on one value this is 0, and the mean distance from the median
+    takes its place (times 1.2533, again the standard deviation of a normal y); where y - z is constant, 1.
+    """
+    median = quantile_of_errors(rows, 0.5)
+    rounding = 1e-13 * abs(median)
+    scale = 1.4826 * quantile_of_errors(rows, 0.5, center=median)
+    if scale <= rounding:
+        distance, weight = rows.total(partial(_sum_of_distances, center=median))
+        scale = 1.2533 * float(distance) / float(weight)
+    return max(scale, 1e-100) if scale > rounding else 1.0
 
 
 def robust_scale(y: np.ndarray, v: np.ndarray) -> float:
-    """1.4826 times the median distance from the median (for a normal y its standard deviation).
-
-    Where more than half of the weight sits on one value this is 0, and the mean distance from the median
-    takes its place (times 1.2533, again the standard deviation of a normal y); where y is constant, 1.
-    """
-    median = weighted_quantile(y, v, 0.5)
-    distance = np.abs(y - median)
-    rounding = 1e-13 * abs(median)
-    scale = 1.4826 * weighted_quantile(distance, v, 0.5)
-    if scale <= rounding:
-        scale = 1.2533 * _dot(v, distance) / float(v.sum())
-    return max(scale, 1e-100) if scale > rounding else 1.0
+    """`robust_scale_of` rows in memory whose scores are zero."""
+    return robust_scale_of(Rows(y, None, v))
 
 
 def _root_of_decreasing(
@@ -179,8 +260,13 @@ def _root_of_decreasing(
     return c
 
 
-def _shift(z: np.ndarray, c: float, first: int, last: int) -> None:
-    z[first:last] += c
+def add_to_scores(z: np.ndarray, c, n_threads: int = 1) -> None:
+    """z += c, in place."""
+
+    def shift(first: int, last: int) -> None:
+        z[first:last] += c
+
+    over_ranges(shift, len(z), n_threads if len(z) >= THREADED_ROWS else 1)
 
 
 def _root_of_parabola(a: float, b: float, c: float) -> float:
@@ -198,6 +284,7 @@ class Loss(ABC):
 
     name: ClassVar[str]
     link: ClassVar[str]
+    has_known_dispersion: ClassVar[bool] = False  # a likelihood whose variance follows from its mean
 
     # What each loss defines -------------------------------------------------------------------------------
 
@@ -221,13 +308,8 @@ class Loss(ABC):
         """
 
     @abstractmethod
-    def constant_start(self, y: np.ndarray, v: np.ndarray, offset: np.ndarray | None = None):
-        """The intercept of the best model without features: argmin_c sum_i v_i loss(y_i, offset_i + c)."""
-
-    def constant_value(self, y, v, c, offset=None, n_threads: int = 1) -> float:
-        """sum_i v_i loss(y_i, offset_i + c)."""
-        z = np.zeros(y.shape[0] if np.ndim(c) == 0 else (y.shape[0], len(c))) + c
-        return self.value(y, z if offset is None else z + offset, v, n_threads)
+    def constant_start_of(self, rows: RowSums, has_offset: bool, n_outputs: int = 1):
+        """The intercept of the best model without features, whose scores are the rows' offsets, if they have any."""
 
     @abstractmethod
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
@@ -245,6 +327,18 @@ class Loss(ABC):
     def n_outputs(self, y: np.ndarray) -> int:
         """Number of raw scores per row."""
         return 1
+
+    def constant_start(self, y: np.ndarray, v: np.ndarray, offset: np.ndarray | None = None):
+        """argmin_c sum_i v_i loss(y_i, offset_i + c), the intercept of the best model without features."""
+        return self.constant_start_of(Rows(y, offset, v), offset is not None, self.n_outputs(y))
+
+    def constant_value_of(self, rows: RowSums, c, has_offset: bool) -> float:
+        """sum_i v_i loss(y_i, offset_i + c)."""
+        return float(rows.total(partial(self._value_at, c=c))[0])
+
+    def _value_at(self, y, z, v, n_threads, *, c) -> np.ndarray:
+        scores = np.zeros(y.shape[0] if np.ndim(c) == 0 else (y.shape[0], len(c))) + c
+        return np.array([self.value(y, scores if z is None else scores + z, v, n_threads)])
 
     def validate(self, y, v: np.ndarray | None = None) -> np.ndarray:
         """`y` as the array that the loss computes with, or an error that says which value is not allowed.
@@ -289,9 +383,13 @@ class Loss(ABC):
                 where = rows.start + int(np.flatnonzero(bad)[0])
                 raise ValueError(f"loss '{self.name}': y[{where}] is {y[where]}; {allowed}")
 
-    def prepare(self, y: np.ndarray, v: np.ndarray, offset: np.ndarray | None = None) -> Loss:
-        """The loss with what it takes from the scale of y, fixed once before a fit. Most take nothing."""
+    def prepare_of(self, rows: RowSums) -> Loss:
+        """The loss with what it takes from the scale of y - offset, fixed once before a fit. Most take nothing."""
         return self
+
+    def prepare(self, y: np.ndarray, v: np.ndarray, offset: np.ndarray | None = None) -> Loss:
+        """`prepare_of` rows in memory."""
+        return self.prepare_of(Rows(y, offset, v))
 
     def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads: int = 1) -> None:
         """Write loss, -dloss/dz and d2loss/dz2 of each row into those arrays that are given, in one sweep.
@@ -365,33 +463,46 @@ class Loss(ABC):
         >>> round(loss.refit_intercept(y, z, np.array([0.5, 0.5])), 12)
         0.0
         """
+        return self.refit_intercept_of(Rows(y, z_without_intercept, v), start)
 
-        return self.minimize_intercept(lambda c: self._sums_at(y, z_without_intercept, v, c), start)
+    def refit_intercept_of(self, rows: RowSums, start):
+        """The c that minimises the loss of the rows' scores + c."""
+        return self.minimize_intercept(lambda c: rows.total(partial(self._sums_at, c=c)), start)
+
+    def settle_of(self, rows: RowSums, start) -> tuple:
+        """(c, value): `refit_intercept_of`, and the value there if the sums tell, else None."""
+        return self.refit_intercept_of(rows, start), None
 
     def settle(self, y, z, v, start, n_threads: int = 1) -> tuple:
         """`refit_intercept`, which is added to z in place, and the `value` there: (c, value)."""
-        c = self.refit_intercept(y, z, v, start)
-        z += c
-        return c, self.value(y, z, v)
+        c, value = self.settle_of(Rows(y, z, v, n_threads), start)
+        add_to_scores(z, c, n_threads)
+        return c, self.value(y, z, v, n_threads) if value is None else value
 
-    def _sums_at(self, y, z, v, c) -> np.ndarray:
+    def _sums_at(self, y, z, v, n_threads, *, c) -> np.ndarray:
+        """`intercept_sums` of any number of rows; z may be None for zeros."""
+        z = np.zeros(y.shape[0] if np.ndim(c) == 0 else (y.shape[0], len(c))) if z is None else z
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             sums = [self.intercept_sums(y[rows], z[rows], v[rows], c) for rows in _blocks(y.shape[0])]
             return np.sum(sums, axis=0)
 
-    def dispersion(self, y, z, v, n: float, df: float = 1.0) -> float:
+    def dispersion_of(self, rows: RowSums, n: float, df: float = 1.0) -> float:
         """phi = E[r^2] / E[h], the unit of the jump cost (see the head of this module).
 
         Parameters
         ----------
-        y, z, v : arrays
-            Truth, raw scores of some fit, weights that sum to 1.
+        rows : RowSums
+            With the raw scores of some fit.
         n : float
             Sum of the sample weights before they were scaled.
         df : float, default=1
             Numbers that the fit has chosen, intercept included; phi is multiplied by n / max(n - df, 1).
         """
         return 1.0
+
+    def dispersion(self, y, z, v, n: float, df: float = 1.0) -> float:
+        """`dispersion_of` rows in memory."""
+        return self.dispersion_of(Rows(y, z, v), n, df)
 
 
 # Identity link --------------------------------------------------------------------------------------------
@@ -446,13 +557,16 @@ class SquaredError(_IdentityLink):
         error, weight = sums_at(float(start))
         return float(start) + float(error / weight)
 
-    def constant_start(self, y, v, offset=None):
-        z = np.zeros(y.shape[0]) if offset is None else offset
-        rough = self.refit_intercept(y, z, v, 0.0)
-        return self.refit_intercept(y, z, v, rough)
+    def constant_start_of(self, rows, has_offset, n_outputs=1):
+        rough = self.refit_intercept_of(rows, 0.0)
+        return self.refit_intercept_of(rows, rough)
 
-    def dispersion(self, y, z, v, n, df=1.0):
-        return _dot(v, (y - z) ** 2) * n / max(n - df, 1.0)
+    def dispersion_of(self, rows, n, df=1.0):
+        return float(rows.total(self._squared_errors)[0]) * n / max(n - df, 1.0)
+
+    @staticmethod
+    def _squared_errors(y, z, v, n_threads) -> np.ndarray:
+        return np.array([_dot(v, (y - z) ** 2)])
 
 
 @dataclass(frozen=True)
@@ -485,9 +599,12 @@ class _Clipped(_IdentityLink):
         zone = self._zone()
         return _root_of_decreasing(step_at, float(start), reach=zone, tolerance=1e-13 * zone)
 
-    def constant_start(self, y, v, offset=None):
-        z = np.zeros(y.shape[0]) if offset is None else offset
-        return self.refit_intercept(y, z, v, weighted_quantile(y - z, v, self._central_level()))
+    def constant_start_of(self, rows, has_offset, n_outputs=1):
+        return self.refit_intercept_of(rows, quantile_of_errors(rows, self._central_level()))
+
+    def _squared_residuals(self, y, z, v, n_threads, *, window) -> np.ndarray:
+        """Sums of the squared residuals, and of the rows with |y - z| at most the window."""
+        return np.array([_dot(v, self.residual(y, z) ** 2), _dot(v, np.abs(y - z) <= window)])
 
     def _central_level(self) -> float:
         return 0.5
@@ -516,10 +633,8 @@ class Huber(_Clipped):
         if self.delta is not None:
             _check_parameter(self, "delta", self.delta, 0.0, math.inf, "a finite number above 0, or None")
 
-    def prepare(self, y, v, offset=None):
-        if self.delta is not None:
-            return self
-        return replace(self, delta=1.345 * robust_scale(y if offset is None else y - offset, v))
+    def prepare_of(self, rows):
+        return self if self.delta is not None else replace(self, delta=1.345 * robust_scale_of(rows))
 
     def _zone(self):
         if self.delta is None:
@@ -549,11 +664,10 @@ class Huber(_Clipped):
         delta = self._zone()
         return delta / np.maximum(np.abs(y - z), delta)
 
-    def dispersion(self, y, z, v, n, df=1.0):
+    def dispersion_of(self, rows, n, df=1.0):
         """sum v clip(y - z, -delta, delta)^2 over the share of rows within delta (at least one row's)."""
-        error = y - z
-        inside = max(_dot(v, np.abs(error) <= self._zone()), 1.0 / n)
-        return _dot(v, self.residual(y, z) ** 2) / inside * n / max(n - df, 1.0)
+        squares, inside = map(float, rows.total(partial(self._squared_residuals, window=self._zone())))
+        return squares / max(inside, 1.0 / n) * n / max(n - df, 1.0)
 
 
 @dataclass(frozen=True)
@@ -592,10 +706,10 @@ class Quantile(_Clipped):
         if self.half_width is not None:
             _check_parameter(self, "half_width", self.half_width, 0.0, math.inf, "a finite number above 0, or None")
 
-    def prepare(self, y, v, offset=None):
+    def prepare_of(self, rows):
         if self.half_width is not None:
             return self
-        return replace(self, half_width=self.smoothing * robust_scale(y if offset is None else y - offset, v))
+        return replace(self, half_width=self.smoothing * robust_scale_of(rows))
 
     def _zone(self):
         if self.half_width is None:
@@ -632,17 +746,17 @@ class Quantile(_Clipped):
     def majorized_curvature(self, y, z):
         return 0.5 / np.maximum(np.abs(y - z), self._zone())
 
-    def dispersion(self, y, z, v, n, df=1.0):
+    def dispersion_of(self, rows, n, df=1.0):
         """sum v residual^2 over the density of y - z at 0.
 
         The density is the share of the rows with |y - z| <= b (at least one row's), divided by 2 b, where b
         is the larger of h and 1.06 robust_scale(y - z) n^(-1/5): h alone is too narrow a window when n is
         small.
         """
-        error = y - z
-        window = max(self._zone(), 1.06 * robust_scale(error, v) * n**-0.2)
-        density = max(_dot(v, np.abs(error) <= window), 1.0 / n) / (2 * window)
-        return _dot(v, self.residual(y, z) ** 2) / density * n / max(n - df, 1.0)
+        window = max(self._zone(), 1.06 * robust_scale_of(rows) * n**-0.2)
+        squares, inside = map(float, rows.total(partial(self._squared_residuals, window=window)))
+        density = max(inside, 1.0 / n) / (2 * window)
+        return squares / density * n / max(n - df, 1.0)
 
 
 # Classes --------------------------------------------------------------------------------------------------
@@ -662,6 +776,7 @@ class LogLoss(Loss):
     """
 
     name: ClassVar[str] = "log_loss"
+    has_known_dispersion: ClassVar[bool] = True
     link: ClassVar[str] = "logit"
 
     def _check_domain(self, y, used):
@@ -717,34 +832,39 @@ class LogLoss(Loss):
         value = float(self.intercept_sums(y, z, v, 0.0, n_threads)[4])
         return value if math.isfinite(value) else super().value(y, z, v)
 
-    def settle(self, y, z, v, start, n_threads=1):
+    def _sums_at(self, y, z, v, n_threads, *, c):
+        return self.intercept_sums(y, np.zeros(y.shape[0]) if z is None else z, v, c, n_threads)
+
+    def settle_of(self, rows, start):
         last: tuple = ()
 
         def sums_at(c):
             nonlocal last
-            last = c, self.intercept_sums(y, z, v, c, n_threads)
+            last = c, rows.total(partial(self._sums_at, c=c))
             return last[1]
 
         intercept = self.minimize_intercept(sums_at, start)
-        over_ranges(_shift, len(z), n_threads if len(z) >= THREADED_ROWS else 1, z, intercept)
         step, (up, down, curvature_up, curvature_down, value, third) = intercept - last[0], map(float, last[1])
         value -= step * (up - down - step * ((curvature_up + curvature_down) / 2 + step * third / 6))
-        if abs(step) > CUBIC_STEP or not math.isfinite(value):
-            value = self.value(y, z, v)
-        return intercept, value
+        return intercept, value if abs(step) <= CUBIC_STEP and math.isfinite(value) else None
 
-    def constant_start(self, y, v, offset=None):
-        ones, zeros = _dot(y, v), _add_in_order([float((1.0 - y[rows]) @ v[rows]) for rows in _blocks(y.shape[0])])
+    @staticmethod
+    def _ones_and_zeros(y, z, v, n_threads) -> np.ndarray:
+        zeros = _add_in_order([float((1.0 - y[rows]) @ v[rows]) for rows in _blocks(y.shape[0])])
+        return np.array([_dot(y, v), zeros, v.sum()])
+
+    def constant_start_of(self, rows, has_offset, n_outputs=1):
+        ones, zeros, _ = map(float, rows.total(self._ones_and_zeros))
         if ones == 0 or zeros == 0:
             return LARGEST_INTERCEPT if zeros == 0 else -LARGEST_INTERCEPT
         start = math.log(ones) - math.log(zeros)
-        return start if offset is None else self.refit_intercept(y, offset, v, start)
+        return self.refit_intercept_of(rows, start) if has_offset else start
 
-    def constant_value(self, y, v, c, offset=None, n_threads=1):
-        if offset is not None:
-            return super().constant_value(y, v, c, offset, n_threads)
-        ones = _dot(y, v)
-        return ones * float(np.logaddexp(0.0, -c)) + (float(v.sum()) - ones) * float(np.logaddexp(0.0, c))
+    def constant_value_of(self, rows, c, has_offset):
+        if has_offset:
+            return super().constant_value_of(rows, c, has_offset)
+        ones, _, weight = map(float, rows.total(self._ones_and_zeros))
+        return ones * float(np.logaddexp(0.0, -c)) + (weight - ones) * float(np.logaddexp(0.0, c))
 
     def majorized_curvature(self, y, z):
         """tanh(z / 2) / (2 z), the bound of Jaakkola and Jordan (2000)."""
@@ -776,6 +896,7 @@ class Multinomial(Loss):
     """
 
     name: ClassVar[str] = "multinomial"
+    has_known_dispersion: ClassVar[bool] = True
     link: ClassVar[str] = "softmax"
     n_classes: int | None = None
 
@@ -897,12 +1018,16 @@ class Multinomial(Loss):
                 radius = size / 4
         return c - c.mean()
 
-    def constant_start(self, y, v, offset=None):
-        shares = np.bincount(y, weights=v, minlength=self.n_outputs(y))
+    def constant_start_of(self, rows, has_offset, n_outputs):
         with np.errstate(divide="ignore"):
+            shares = rows.total(partial(self._shares, n_outputs=n_outputs))
             start = np.maximum(np.log(shares), -LARGEST_INTERCEPT)
         start -= start.mean()
-        return start if offset is None else self.refit_intercept(y, offset, v, start)
+        return self.refit_intercept_of(rows, start) if has_offset else start
+
+    @staticmethod
+    def _shares(y, z, v, n_threads, *, n_outputs) -> np.ndarray:
+        return np.bincount(y, weights=v, minlength=n_outputs)
 
 
 # Log link -------------------------------------------------------------------------------------------------
@@ -963,8 +1088,7 @@ class _LogLink(Loss):
                 values -= np.where(y == 0, 0.0, with_y)
 
     def intercept_sums(self, y, z, v, c):
-        up, down = self._terms(y, z + c)
-        return np.array([v @ up, v @ down])
+        return np.array([_weighted_sum(v, term) for term in self._terms(y, z + c)])
 
     def minimize_intercept(self, sums_at, start):
         def step_at(c):
@@ -975,32 +1099,24 @@ class _LogLink(Loss):
             # Overflow or underflow: c is too high, or too low, or (both overflow, or no y is positive)
             # beyond help.
             too_high = up == 0 or down == math.inf
-            too_low = down == 0 or up == math.inf
+            too_low = (down == 0 and up > 0) or up == math.inf
             return float(too_low) - float(too_high), math.nan
 
         return _root_of_decreasing(step_at, float(start), reach=64.0, tolerance=math.inf, limit=LARGEST_INTERCEPT)
 
-    def refit_intercept(self, y, z_without_intercept, v, start=0.0):
-        at_start = self._sums_at(y, z_without_intercept, v, start)
-        if all(0 < total < math.inf for total in at_start):
-            return self.minimize_intercept(lambda _: at_start, start)
-        # Some exponential is beyond the floats, or a row of weight zero is: add up logarithms instead.
-        power = self._power()
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
-            up = logsumexp((1 - power) * z_without_intercept, b=v * y)
-            down = logsumexp((2 - power) * z_without_intercept, b=v)
-        return float(np.clip(up - down, -LARGEST_INTERCEPT, LARGEST_INTERCEPT))
+    def constant_start_of(self, rows, has_offset, n_outputs=1):
+        total, weight = map(float, rows.total(_sum_of_y))
+        start = math.log(total / weight) if total > 0 else -LARGEST_INTERCEPT
+        return self.refit_intercept_of(rows, start) if has_offset else start
 
-    def constant_start(self, y, v, offset=None):
-        mean = _dot(y, v) / float(v.sum())
-        start = math.log(mean) if mean > 0 else -LARGEST_INTERCEPT
-        return start if offset is None else self.refit_intercept(y, offset, v, start)
-
-    def dispersion(self, y, z, v, n, df=1.0):
+    def dispersion_of(self, rows, n, df=1.0):
         """The Pearson statistic sum v (y - mu)^2 / mu^power, mu = exp(z), over its degrees of freedom."""
+        return float(rows.total(self._pearson)[0]) * n / max(n - df, 1.0)
+
+    def _pearson(self, y, z, v, n_threads) -> np.ndarray:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             up, down = self._terms(y, z)
-            return _dot(v, (up - down) ** 2 / down) * n / max(n - df, 1.0)
+            return np.array([_dot(v, (up - down) ** 2 / down)])
 
 
 @dataclass(frozen=True)
@@ -1014,11 +1130,12 @@ class Poisson(_LogLink):
     """
 
     name: ClassVar[str] = "poisson"
+    has_known_dispersion: ClassVar[bool] = True
 
     def _power(self):
         return 1.0
 
-    def dispersion(self, y, z, v, n, df=1.0):
+    def dispersion_of(self, rows, n, df=1.0):
         """1: the variance of a count is its mean. For counts that vary more use tweedie with power 1."""
         return 1.0
 
@@ -1073,6 +1190,15 @@ class Tweedie(_LogLink):
         if self.power == 2:
             self._refuse(y, lambda y: y <= 0, "y must be above 0 where power is 2")
         return super()._check_domain(y, used)
+
+
+def _weighted_sum(v, values) -> float:
+    """v @ values, where 0 * inf is nothing: a row of weight zero is not there."""
+    total = float(v @ values)
+    if math.isnan(total):
+        used = v > 0
+        total = float(v[used] @ values[used])
+    return total
 
 
 def _integral(exponential, z, rate):

@@ -21,14 +21,13 @@ from numpy.typing import ArrayLike
 
 from rbr import edits
 from rbr.checks import check_vector
-from rbr.losses import Loss, get_loss
+from rbr.losses import Loss
 from rbr.scoring import Scorer, is_plain, open_checked
 from rbr.terms import LooksAtColumns, Record, Term, place_of, read_only, same
 
 if TYPE_CHECKING:
     from rbr.binning import Binner
-    from rbr.design import BinnedMatrix
-    from rbr.solver import Solution
+    from rbr.solvers import Solution
 
 __all__ = ["AdditiveModel", "Importance"]
 
@@ -75,7 +74,7 @@ class AdditiveModel:
     >>> binner = rbr.Binner(max_bins=10).fit(X)
     >>> B = binner.transform(X)
     >>> s = rbr.solve(B, y, constraints=rbr.Constraints(max_features=1, max_segments=2))
-    >>> model = rbr.AdditiveModel.from_solution(binner, B, s, loss=rbr.losses.get_loss("squared_error"))
+    >>> model = rbr.AdditiveModel.from_solution(binner, s)
     >>> model
     AdditiveModel(squared_error, 1 term of 2 features, 2 pieces)
     >>> model.predict([[0.0, 1.0], [70.0, np.nan]])
@@ -112,10 +111,8 @@ class AdditiveModel:
     def from_solution(
         cls,
         binner: Binner,
-        design: BinnedMatrix,
         solution: Solution,
         *,
-        loss: str | Loss,
         classes: ArrayLike | None = None,
         target: str | None = None,
         measure: bool = True,
@@ -126,12 +123,8 @@ class AdditiveModel:
         ----------
         binner : Binner
             Fitted; it made the design.
-        design : BinnedMatrix
-            The training rows.
         solution : Solution
-            What `rbr.solve` found on them.
-        loss : str or Loss
-            The loss it was found with.
+            What `rbr.solve` found on the training rows.
         classes : array, optional
             The labels of the classes, for a classifier: two for "log_loss", one for each column of the tables for
             "multinomial".
@@ -143,11 +136,10 @@ class AdditiveModel:
         """
         from rbr.from_solution import terms_of
 
-        problem = solution._problem
         return cls(
-            terms=terms_of(binner, design, solution, measure),
+            terms=terms_of(binner, solution, measure),
             intercept=solution.intercept,
-            loss=get_loss(loss) if problem is None else problem.objective.loss,
+            loss=solution.problem.objective.loss,
             classes=None if classes is None else np.asarray(classes),
             target=target,
             n_features_in_=binner.n_features_in_,
@@ -477,7 +469,7 @@ class AdditiveModel:
         >>> binner = rbr.Binner().fit(X)
         >>> B = binner.transform(X)
         >>> s = rbr.solve(B, np.repeat([1.0, 3.0], 4), constraints=rbr.Constraints(max_segments=2))
-        >>> model = rbr.AdditiveModel.from_solution(binner, B, s, loss="squared_error")
+        >>> model = rbr.AdditiveModel.from_solution(binner, s)
         >>> model = model.set_piece("x0", 0, -1.0).set_piece("x0", 1, 1.5)
         >>> print(model.to_sql("points"))  # doctest: +ELLIPSIS
         SELECT *,

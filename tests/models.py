@@ -63,7 +63,7 @@ def fit(X, y, loss="squared_error", *, shape="mixed", classes=None, max_segments
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         s = rbr.solve(B, y, loss=loss, constraints=constraints, max_iter=30, **kwargs)
-    return binner, B, s, AdditiveModel.from_solution(binner, B, s, loss=loss, classes=classes)
+    return binner, B, s, AdditiveModel.from_solution(binner, s, classes=classes)
 
 
 def looking_at(term, *columns):

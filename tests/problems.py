@@ -6,6 +6,7 @@ import numpy as np
 
 from rbr.design import BinnedMatrix
 from rbr.losses import LOSSES
+from rbr.objective import RowBlock, RowObjective, make_objective
 from rbr.reference.projections import SHAPES
 
 N_BINS = (6, 5, 4, 7, 3)
@@ -31,7 +32,7 @@ def make_target(loss, design, seed=0, strength=1.0, noise=1.0):
     rng = np.random.default_rng(seed + 1)
     n_rows = design.n_rows
     tables = strength * rng.normal(size=design.n_coef)
-    tables[design.offsets[4] :] = 0.0
+    tables[design.offsets[min(4, design.n_features)] :] = 0.0
     z = design.matvec(tables)
     z = (z - z.mean()) / max(z.std(), 1e-12) * strength
     if loss == "log_loss":
@@ -55,4 +56,45 @@ def with_even_bins(seed=0, n_rows=240, n_bins=(6, 5, 4, 8, 3)):
     return BinnedMatrix(codes, np.concatenate([[0], np.cumsum(n_bins)]))
 
 
-__all__ = ["LOSSES", "SHAPES", "WEIGHTINGS", "make_design", "make_target", "with_even_bins"]
+def objective_of(design, y, loss="squared_error", sample_weight=None, offset=None, n_threads=1, X=None):
+    """The objective over the rows of a design, and the one block that it keeps them in."""
+    rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "X": X}
+    return make_objective(design, y, n_jobs=n_threads, **rows)
+
+
+def block_of(objective):
+    """The one block of rows behind an objective over rows in memory."""
+    (block,) = objective._blocks
+    return block
+
+
+def in_three(objective):
+    """The same rows in three blocks of different lengths."""
+    whole = block_of(objective)
+    n = whole.n_rows
+    blocks = [
+        RowBlock(
+            whole.design[rows],
+            whole.y[rows],
+            whole.v[rows],
+            None if whole.offset is None else whole.offset[rows],
+            None if whole.values is None else whole.values.at(rows),
+            None if whole.sample_weight is None else whole.sample_weight[rows],
+        )
+        for rows in (slice(0, n // 5), slice(n // 5, n // 2), slice(n // 2, n))
+    ]
+    options = {"n_outputs": objective.n_outputs, "n_total": objective.n_total, "n_threads": 2}
+    return RowObjective(blocks, objective.loss, **options)
+
+
+__all__ = [
+    "LOSSES",
+    "SHAPES",
+    "WEIGHTINGS",
+    "block_of",
+    "in_three",
+    "make_design",
+    "make_target",
+    "objective_of",
+    "with_even_bins",
+]

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import rbr
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
-from rbr.moves import Entry, Shift, Swap
+from rbr.solvers.proposal import Entry, Shift, Swap
 
 
 def early(design, y, constraints, **options):

@@ -609,7 +609,9 @@ def test_grid_search_shares_the_cores(table, monkeypatch):
     # Beside another worker a fit gets one thread, whatever n_jobs is.
     def threads_of_a_fit(n_jobs):
         seen = []
-        monkeypatch.setattr("rbr.solver.resolve_n_jobs", lambda n: seen.append(parallel.resolve_n_jobs(n)) or seen[-1])
+        monkeypatch.setattr(
+            "rbr.objective.make.resolve_n_jobs", lambda n: seen.append(parallel.resolve_n_jobs(n)) or seen[-1]
+        )
         regressor(n_jobs=n_jobs, max_bins=20).fit(X, y)
         return seen
 

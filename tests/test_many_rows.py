@@ -5,15 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import assert_same_bits
-from problems import LOSSES, WEIGHTINGS, make_target
+from problems import LOSSES, WEIGHTINGS, block_of, make_target, objective_of
 
 import rbr
-from rbr import refit as refit_module
-from rbr import solver as solver_module
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
-from rbr.refit import norm
+from rbr.objective import gram as gram_module
+from rbr.objective import hessians as hessians_module
+from rbr.objective import rows as rows_module
 from rbr.sampling import spread_rows
+from rbr.solvers import problem as problem_module
+from rbr.solvers.problem import Problem
+from rbr.solvers.refit import norm
+from rbr.solvers.start import SAMPLE_SHARE
 
 N_ROWS = 8000
 
@@ -21,17 +25,17 @@ N_ROWS = 8000
 @pytest.fixture(autouse=True)
 def by_rows(monkeypatch):
     """Squared error too goes over the rows."""
-    monkeypatch.setattr(solver_module, "gram_pays", lambda objective: False)
+    monkeypatch.setattr(gram_module, "gram_pays", lambda objective: False)
 
 
 @pytest.fixture
 def many(monkeypatch):
     """8000 rows are many: 500 make a sample, 1000 a Hessian."""
-    monkeypatch.setattr(solver_module, "LARGE", 1000)
-    monkeypatch.setattr(solver_module, "MIN_SAMPLE_ROWS", 500)
-    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 1000)
-    monkeypatch.setattr(refit_module, "HESSIAN_ROWS", 1000)
-    monkeypatch.setattr(refit_module, "HESSIAN_ROWS_PER_UNKNOWN", 16)
+    monkeypatch.setattr(rows_module, "MANY_ROWS", 1000)
+    monkeypatch.setattr(rows_module, "MIN_SAMPLE_ROWS", 500)
+    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 1000)
+    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS", 1000)
+    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS_PER_UNKNOWN", 16)
 
 
 def design_of(weighting="counts", seed=0, n_rows=N_ROWS, correlated=False):
@@ -46,21 +50,21 @@ def design_of(weighting="counts", seed=0, n_rows=N_ROWS, correlated=False):
 def few_and_many(monkeypatch, design, y, **arguments):
     """The fit as for few rows, and the one as for many."""
     with monkeypatch.context() as patch:
-        patch.setattr(solver_module, "LARGE", np.inf)
-        patch.setattr(solver_module, "MIN_SAMPLE_ROWS", np.inf)
-        patch.setattr(refit_module, "ROUGH_FROM_ROWS", np.inf)
+        patch.setattr(rows_module, "MANY_ROWS", np.inf)
+        patch.setattr(rows_module, "MIN_SAMPLE_ROWS", np.inf)
+        patch.setattr(hessians_module, "ROUGH_FROM_ROWS", np.inf)
         few = rbr.solve(design, y, **arguments)
     return few, rbr.solve(design, y, **arguments)
 
 
 def is_fixed_point(solution, tol=1e-5):
-    problem = solution._problem
-    gradient = problem.objective.gradient(solution._point)
+    problem = solution.problem
+    gradient = problem.objective.gradient(solution.point)
     moved = problem.constraints.prox(
-        solution._point.f - solution.step_size * gradient, solution.step_size, problem.scale, alpha=problem.alpha
+        solution.point.f - solution.step_size * gradient, solution.step_size, problem.scale, alpha=problem.alpha
     )
-    change = norm(moved.f - solution._point.f, problem.constraints.weights)
-    return change <= tol * norm(solution._point.f, problem.constraints.weights) * (1 + 1e-9)
+    change = norm(moved.f - solution.point.f, problem.constraints.weights)
+    return change <= tol * norm(solution.point.f, problem.constraints.weights) * (1 + 1e-9)
 
 
 @pytest.mark.usefixtures("many")
@@ -94,7 +98,7 @@ def test_the_fit_begins_on_a_sample_whose_work_is_counted(monkeypatch):
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_the_objective_ends_no_higher_at_the_sizes_that_count_as_many(loss, monkeypatch):
-    n_rows = solver_module.SAMPLE_SHARE * solver_module.MIN_SAMPLE_ROWS
+    n_rows = SAMPLE_SHARE * rows_module.MIN_SAMPLE_ROWS
     design = design_of(n_rows=n_rows)
     y = make_target(loss, design, strength=2.0)
     few, found = few_and_many(monkeypatch, design, y, loss=loss)
@@ -149,16 +153,18 @@ def test_a_sample_takes_one_row_of_every_stretch():
     assert len(steps) > 100  # no period
 
 
-def test_weights_of_a_sample_keep_their_proportions():
+def test_weights_of_a_sample_keep_their_proportions(monkeypatch):
     design = design_of()
     y = make_target("squared_error", design)
     weights = np.random.default_rng(0).integers(1, 4, N_ROWS)
-    objective = solver_module.make_objective(design, y, "squared_error", weights, None, 1)
-    sample = objective.sample(500)
+    objective = objective_of(design, y, "squared_error", weights)
+    assert objective.sample(1 / 16) is None  # too few
+    monkeypatch.setattr(rows_module, "MIN_SAMPLE_ROWS", 500)
+    sample = objective.sample(1 / 16)
     rows = spread_rows(N_ROWS, 500)
-    np.testing.assert_allclose(sample.row_weights, weights[rows] / weights[rows].sum())
+    np.testing.assert_allclose(block_of(sample).v, weights[rows] / weights[rows].sum())
     assert sample.n_total == pytest.approx(weights[rows].sum())
-    np.testing.assert_array_equal(sample.design.codes, design.codes[:, rows])
+    np.testing.assert_array_equal(block_of(sample).design.codes, design.codes[:, rows])
 
 
 @pytest.mark.usefixtures("many")
@@ -169,8 +175,8 @@ def test_a_single_move_must_pay(monkeypatch):
         design = design_of(seed=seed)
         y = make_target("multinomial", design, seed=seed, strength=2.0)
         for least in gains:
-            monkeypatch.setattr(solver_module, "PASS_PAYS", np.inf if least else 0.0)
-            monkeypatch.setattr(solver_module, "PASS_PAYS_RELATIVE", least)
+            monkeypatch.setattr(problem_module, "LEAST_GAIN", np.inf if least else 0.0)
+            monkeypatch.setattr(problem_module, "LEAST_RELATIVE_GAIN", least)
             s = rbr.solve(design, y, loss="multinomial", constraints=Constraints(max_segments=6, jump_cost=0.1))
             # A move follows on an iterate at which the step proposes nothing.
             still = [row.residual <= 1e-5 * norm(s.f, design.weights) for row in s.history[:-1]]
@@ -183,17 +189,17 @@ def test_a_single_move_must_pay(monkeypatch):
 def test_pieces_that_promise_too_little_are_not_tried(monkeypatch):
     design = design_of(seed=1)
     y = make_target("log_loss", design, seed=1, strength=2.0)
-    tried, improve = [], solver_module.Problem.improve
+    tried, improve = [], Problem.improve
 
     def spied(self, proposal, *args, **kwargs):
         tried.append(getattr(proposal, "promise", np.nan))
         return improve(self, proposal, *args, **kwargs)
 
-    monkeypatch.setattr(solver_module.Problem, "improve", spied)
+    monkeypatch.setattr(Problem, "improve", spied)
     promises, objectives = {}, {}
     for least in (0.0, 1e-2):
-        monkeypatch.setattr(solver_module, "PASS_PAYS", np.inf if least else 0.0)
-        monkeypatch.setattr(solver_module, "PASS_PAYS_RELATIVE", least)
+        monkeypatch.setattr(problem_module, "LEAST_GAIN", np.inf if least else 0.0)
+        monkeypatch.setattr(problem_module, "LEAST_RELATIVE_GAIN", least)
         tried.clear()
         s = rbr.solve(design, y, loss="log_loss", constraints=Constraints(max_segments=6, jump_cost=0.1))
         assert s.converged and is_fixed_point(s)

@@ -26,6 +26,7 @@ from rbr.design import BinnedMatrix
 from rbr.from_solution import _name, snapped
 from rbr.losses import LOSSES, get_loss
 from rbr.model import AdditiveModel
+from rbr.objective import changes
 
 KINDS = {
     "regression": {},
@@ -127,7 +128,7 @@ def test_a_term_is_of_the_columns_that_its_table_looks_at(measure):
     constraints = rbr.Constraints(shape=shapes, max_segments=8, jump_cost=2.0)
     other = rbr.solve(design, y.to_numpy(), constraints=constraints, max_iter=30)
     np.testing.assert_allclose(other.f, s.f[bins], atol=1e-9)
-    found = AdditiveModel.from_solution(binner, design, other, loss="squared_error", measure=measure)
+    found = AdditiveModel.from_solution(binner, other, measure=measure)
     assert [(term.name, term.columns, term.kind) for term in found.terms] == [
         ("city", (0,), "category"),
         ("x", (1,), "numeric"),
@@ -149,7 +150,7 @@ def test_a_table_of_two_columns_is_no_term_yet():
     design = BinnedMatrix(B.codes, B.offsets, missing=B.missing, positions=B.positions, columns=pairs)
     s = rbr.solve(design, y, constraints=rbr.Constraints(max_segments=8), max_iter=5)
     with pytest.raises(ValueError, match=r"term 'x1 & x3': columns is \(1, 3\); .* looks at exactly one column"):
-        AdditiveModel.from_solution(binner, design, s, loss="squared_error")
+        AdditiveModel.from_solution(binner, s)
     assert _name((1, 0), ("a", "b")) == "b & a"
 
 
@@ -429,7 +430,7 @@ def test_loss_without_a_jump_where_classes_separate(shape):
         rows = (labels != apart)[B.codes[0]]
         columns = np.ones((rows.sum(), 1))
         if shape == "linear":
-            columns = np.column_stack([columns, s._problem.constraints.positions[B.codes[0]][rows]])
+            columns = np.column_stack([columns, s.problem.constraints.positions[B.codes[0]][rows]])
 
         def one_piece(b, rows=rows, columns=columns):
             return model.loss.value(y[rows], columns @ b, np.ones(rows.sum()))
@@ -453,9 +454,9 @@ def test_a_sample_and_parabolas_say_of_jumps_what_all_rows_say(loss, monkeypatch
         "poisson": lambda: rng.poisson(np.exp(z)).astype(float),
     }[loss]()
     binner, B, s, of_all = fit(X, y, loss, max_bins=64)
-    monkeypatch.setattr(jumps, "MAX_ROWS", 10_000)
-    monkeypatch.setattr(jumps, "SAMPLE_ROWS", 4000)
-    by_sample = AdditiveModel.from_solution(binner, B, s, loss=loss)
+    monkeypatch.setattr(changes, "MAX_ROWS", 10_000)
+    monkeypatch.setattr(changes, "SAMPLE_ROWS", 4000)
+    by_sample = AdditiveModel.from_solution(binner, s)
     one, other = of_all.jumps(), by_sample.jumps()
     assert len(one) == len(other) >= 7
     widths = [[jump.high - jump.low for jump in model.jumps()] for model in (of_all, by_sample)]
@@ -472,7 +473,7 @@ def test_jumps_of_lines_move_along_their_lines():
     y = np.where(x < 0.5, 4 * x, 1 - x) + 0.3 * rng.normal(size=400)
     _, B, s, model = fit(x[:, None], y, shape="linear", max_segments=2, max_bins=50, dispersion=0.09)
     [jump] = model.jumps()
-    at = s._problem.constraints.positions
+    at = s.problem.constraints.positions
     values, codes, edge = model.terms[0].values, B.codes[0], jump.edge
     left = np.poly1d(np.polyfit(at[: edge + 1], values[: edge + 1], 1))(at)
     right = np.poly1d(np.polyfit(at[edge + 1 :], values[edge + 1 :], 1))(at)
@@ -488,7 +489,7 @@ def test_jumps_of_lines_move_along_their_lines():
 
 def test_measuring_can_be_left_out():
     X, y, binner, B, s, model = fitted("regression")
-    quick = AdditiveModel.from_solution(binner, B, s, loss="squared_error", measure=False)
+    quick = AdditiveModel.from_solution(binner, s, measure=False)
     np.testing.assert_array_equal(quick.predict(X), model.predict(X))
     assert all(math.isnan(row.loss_drop) for row in quick.importances)
     assert all(math.isnan(jump.loss_without) for jump in quick.jumps())
@@ -1031,8 +1032,8 @@ def test_jumps_of_an_average_are_measured_at_the_average(monkeypatch):
     y = np.sin(6 * X[:, 0]) + 0.5 * rng.normal(size=3000)
     known = []
     for max_rows in (10_000, 1000):  # from all rows, and from a sample and the sums of all
-        monkeypatch.setattr(jumps, "MAX_ROWS", max_rows)
-        monkeypatch.setattr(jumps, "SAMPLE_ROWS", 1000)
+        monkeypatch.setattr(changes, "MAX_ROWS", max_rows)
+        monkeypatch.setattr(changes, "SAMPLE_ROWS", 1000)
         m = rbr.RBRRegressor(n_bags=3, max_bins=32).fit(X, y)
         known.append(np.array([jump.loss_without for jump in m.model_.jumps()]) - m.model_.training_loss)
     assert len(known[0]) > 3

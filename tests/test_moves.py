@@ -11,13 +11,14 @@ from problems import make_design, make_target
 import rbr
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
-from rbr.moves import Entry, Shift, Swap, _prefix_errors, entries, resegmented, shifts, swaps
+from rbr.solvers.moves import _prefix_errors, entries, resegmented, shifts, swaps
+from rbr.solvers.proposal import Entry, Proposal, Shift, Swap
 
 
 def stopped(design, y, constraints, **options):
     """(problem, point, labels) of Algorithm 1 after a few steps: a point that moves can improve."""
     s = rbr.solve(design, y, constraints=constraints, solver="algorithm1", tol=0.0, max_iter=3, **options)
-    return s._problem, s._point, s.labels
+    return s.problem, s.point, s.labels
 
 
 def table_of(design, j):
@@ -86,7 +87,7 @@ def test_an_entry_adds_the_most_useful_feature():
     np.testing.assert_array_equal(proposal.support, np.union1d(point.support, proposal.change.into))
     values = {}
     for j in set(range(5)) - set(point.support.tolist()):
-        residual = y - point.raw
+        residual = y - point.handle.raw[0]
         means = design.rmatvec(residual) / np.where(design.weights > 0, design.weights, 1) / design.n_rows
         alone = np.where(np.isin(np.arange(design.n_coef), np.r_[table_of(design, j)]), means, 0.0)
         values[j] = problem.constraints.weights @ problem.constraints.prox(alone, 1.0, problem.scale).f ** 2
@@ -149,7 +150,7 @@ def test_the_best_shift_of_one_table_is_the_best_of_all_places():
         s = rbr.solve(design, y, constraints=Constraints(1, 3), warm_start=steps, max_iter=1, tol=0.0,
                       solver="algorithm1", step_size=1e-9)  # fmt: skip
         # The pieces are those of the start; the values are their means.
-        problem = s._problem
+        problem = s.problem
         point, labels, value = problem.improve(s_proposal(s), s.intercept, step=1.0, n_newton=1, tol=0.0)
         gradient = problem.objective.gradient(point, point.support)
         singles = [p for p in shifts(problem, point, labels, gradient) if isinstance(p.change, Shift)]
@@ -168,8 +169,6 @@ def test_the_best_shift_of_one_table_is_the_best_of_all_places():
 
 
 def s_proposal(solution):
-    from rbr.moves import Proposal
-
     return Proposal((), solution.f, solution.support, solution.labels)
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from problems import LOSSES, make_target
+from problems import LOSSES, block_of, make_target
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rbr import Binner, Constraints, RBRClassifier, RBRRegressor, solve
-from rbr.refine import _Columns, _State, _try, refine_cuts
+from rbr import Binner, Constraints, RBRClassifier, RBRRegressor, make_objective, solve
+from rbr.refine import _State, _try, refine_cuts
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -29,10 +29,10 @@ def fitted(X, y, loss="squared_error", sample_weight=None, max_bins=8, **kwargs)
     """(binner, solution, refined binner, refined solution)"""
     constraints = Constraints(**kwargs)
     binner = Binner(max_bins=max_bins).fit(X, sample_weight)
-    solution = solve(
-        binner.transform(X, sample_weight), y, loss=loss, constraints=constraints, sample_weight=sample_weight
-    )
-    return binner, solution, *refine_cuts(X, binner, solution, constraints, sample_weight=sample_weight)
+    design = binner.transform(X, sample_weight)
+    objective = make_objective(design, y, loss=loss, sample_weight=sample_weight, X=X)
+    solution = solve(objective=objective, constraints=constraints)
+    return binner, solution, *refine_cuts(binner, solution, constraints)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,7 +59,7 @@ def test_moved_edge_stays_between_its_neighbours_and_the_others_stay():
     for j in (0, 2):
         np.testing.assert_array_equal(refined.edges_[j], binner.edges_[j])
     np.testing.assert_array_equal(binner.transform(X).codes[0], refined.transform(X).codes[0])
-    np.testing.assert_array_equal(better._problem.objective.design.codes, refined.transform(X).codes)
+    np.testing.assert_array_equal(block_of(better.problem.objective).design.codes, refined.transform(X).codes)
 
 
 def test_place_is_the_best_of_all_places():
@@ -113,7 +113,7 @@ def test_loss_never_rises_and_constraints_hold(loss, shape):
                 assert (np.abs(rises) > 1e-12).sum() <= 3
     if shape == "free":
         assert better is solution
-    point = better._problem.objective.point(better.f, better.support)
+    point = better.problem.objective.point(better.f, better.support)
     assert point.loss == pytest.approx(better.loss, rel=1e-9)
 
 
@@ -135,15 +135,15 @@ def test_worse_places_are_refused():
     X, y = planted()
     constraints = Constraints(max_features=1, max_segments=2)
     binner = Binner(max_bins=8).fit(X)
-    solution = solve(binner.transform(X), y, constraints=constraints)
-    state = _State(solution._problem, solution._point, solution.labels, {}, solution.loss)
+    solution = solve(objective=make_objective(binner.transform(X), y, X=X), constraints=constraints)
+    state = _State(solution.problem, solution.point, solution.labels, {}, solution.loss)
     k = int(np.flatnonzero(np.diff(solution.labels[binner.offsets_[1] : binner.offsets_[2]]))[0])
     edges = binner.edges_[1].copy()
     away, back = (k - 1, k + 1) if edges[k] < 0.43 else (k + 1, k - 1)
     for towards, is_better in ((away, False), (back, True)):
         moved = edges.copy()
         moved[k] = 0.9 * edges[k] + 0.1 * edges[towards]
-        assert (_try(state, {1: moved}, _Columns(X, None), constraints, 1e-5) is not None) == is_better
+        assert (_try(state, {1: moved}, constraints, 1e-5) is not None) == is_better
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
@@ -241,7 +241,7 @@ def test_refine_cuts_must_be_a_bool():
 def test_moved_edges_must_be_as_many():
     X = np.arange(20.0)[:, None]
     with pytest.raises(ValueError, match="edges of column 0 has 2 edges; there are 3"):
-        Binner(max_bins=4).fit(X).with_edges({0: [3.0, 4.0]}, X)
+        Binner(max_bins=4).fit(X).with_edges({0: [3.0, 4.0]}, {0: [1.0, 3.5, 9.0]})
 
 
 @parametrize_with_checks([RBRRegressor(refine_cuts=True)])

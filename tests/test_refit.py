@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import LOSSES, SHAPES, make_design, make_target, with_even_bins
+from problems import LOSSES, SHAPES, block_of, make_design, make_target, objective_of, with_even_bins
 
-from rbr import refit as refit_module
 from rbr.constraints import Constraints
 from rbr.design import BinnedMatrix
-from rbr.refit import coarsened, conjugate_gradients, keep_monotone, piece_basis, refit, used_features
+from rbr.objective import hessians as hessians_module
 from rbr.sampling import spread_rows
-from rbr.solver import make_objective
+from rbr.solvers import refit as refit_module
+from rbr.solvers import space as space_module
+from rbr.solvers.pieces import coarsened, piece_basis
+from rbr.solvers.refit import keep_monotone, refit, used_features
+from rbr.solvers.space import Space, conjugate_gradients
 
 
 def bound_to(design, shape="constant", limit=3, **options):
@@ -99,31 +102,29 @@ def test_a_rough_hessian_is_built_less_often_and_leads_to_the_same_point(loss, m
     design = make_design(n_rows=3000)
     y = make_target(loss, design)
     bound, found = random_pieces(design, "linear")
-    objective = make_objective(design, y, loss, None, None, 1)
+    objective = objective_of(design, y, loss, None, None, 1)
     exact, _ = refitted(objective, bound, found, max_newton=30, tol=1e-9)
     builds = []
-    build = refit_module._Space._rough_hessian
-    monkeypatch.setattr(
-        refit_module._Space, "_rough_hessian", lambda self, *args: builds.append(args) or build(self, *args)
-    )
-    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 1000)
-    before = objective.n_newton_steps
+    build = Space._rough_hessian
+    monkeypatch.setattr(Space, "_rough_hessian", lambda self, *args: builds.append(args) or build(self, *args))
+    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 1000)
+    before = objective.work.newton_steps
     rough, _ = refitted(objective, bound, replace(found, f=0.97 * exact.f), max_newton=30, tol=1e-9)
-    assert 0 < len(builds) < objective.n_newton_steps - before
+    assert 0 < len(builds) < objective.work.newton_steps - before
     np.testing.assert_allclose(rough.f, exact.f, atol=1e-8)
 
 
 def test_a_hessian_is_rough_where_rows_are_many_or_lines_have_more_cells_than_entries(monkeypatch):
     def is_rough(n_rows, shape):
         design = make_design(n_rows=n_rows)
-        objective = make_objective(design, make_target("squared_error", design), "squared_error", None, None, 1)
+        objective = objective_of(design, make_target("squared_error", design), "squared_error", None, None, 1)
         bound, found = random_pieces(design, shape)
-        return refit_module._Space(objective, bound, found.support, found.labels)._is_rough
+        return Space(objective, bound, found.support, found.labels).accuracy.is_rough
 
     assert not is_rough(40, "linear")
-    monkeypatch.setattr(refit_module, "ROUGH_FROM_CELLS", 100)
+    monkeypatch.setattr(hessians_module, "ROUGH_FROM_CELLS", 100)
     assert is_rough(40, "linear") and not is_rough(40, "constant") and not is_rough(400, "linear")
-    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 399)
+    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 399)
     assert is_rough(400, "constant")
 
 
@@ -141,17 +142,18 @@ def with_a_rare_level(n_rows=6000):
 def test_a_rough_hessian_has_the_blocks_of_all_rows_and_is_positive(shape, monkeypatch):
     design = with_a_rare_level()
     y = make_target("log_loss", design)
-    objective = make_objective(design, y, "log_loss", None, None, 1)
+    objective = objective_of(design, y, "log_loss", None, None, 1)
     bound, found = random_pieces(design, shape, limit=5, jump_cost=0.1)
     point = objective.point(found.f, found.support)
-    space = refit_module._Space(objective, bound, found.support, found.labels)
-    exact, *_ = space._hessian(0, objective.curvature(point))
-    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 1000)
-    monkeypatch.setattr(refit_module, "HESSIAN_ROWS", 1024)
-    monkeypatch.setattr(refit_module, "HESSIAN_ROWS_PER_UNKNOWN", 1)
-    space = refit_module._Space(objective, bound, found.support, found.labels)
-    assert len(space._hessian_rows) == 1024
-    hessian, coupling, total = space._rough_hessian(point, objective.curvature(point, rows=space._hessian_rows), False)
+    space = Space(objective, bound, found.support, found.labels)
+    exact, *_ = space._exact_hessian(point, objective.curvature(point), 0)
+    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 1000)
+    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS", 1024)
+    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS_PER_UNKNOWN", 1)
+    space = Space(objective, bound, found.support, found.labels)
+    assert space.accuracy.n_sampled == 1024
+    curvature = objective.curvature(point, accuracy=space.accuracy)
+    hessian, coupling, total = space._rough_hessian(point, curvature)
     for t in space.classes[0]:
         block = exact[t.where, t.where]
         np.testing.assert_allclose(hessian[t.where, t.where], block, atol=1e-6 * np.abs(block).max())
@@ -162,33 +164,33 @@ def test_a_rough_hessian_has_the_blocks_of_all_rows_and_is_positive(shape, monke
 
 def test_a_refit_ends_when_the_next_step_would_gain_less_than_is_enough():
     design = make_design()
-    objective = make_objective(design, make_target("log_loss", design), "log_loss", None, None, 1)
+    objective = objective_of(design, make_target("log_loss", design), "log_loss", None, None, 1)
     bound = Constraints(3, 4).bind(design.offsets, design.weights)
     found = bound.prox(-objective.gradient(objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))), 1, 0)
     steps = []
     for enough in (0.0, 1e-6, np.inf):
-        objective.n_newton_steps = 0
+        objective.work.newton_steps = 0
         point = objective.point(found.f, found.support)
         refit(objective, bound, point, found.labels, alpha=0.0, step=1.0, tol=0.0, max_newton=6, enough=enough)
-        steps.append(objective.n_newton_steps)
+        steps.append(objective.work.newton_steps)
     assert steps[0] > steps[1] > steps[2] == 1
 
 
 def test_a_level_that_the_sample_lacks_does_not_hold_up_a_refit(monkeypatch):
     design = with_a_rare_level()
     y = make_target("log_loss", design, strength=2.0)
-    objective = make_objective(design, y, "log_loss", None, None, 1)
+    objective = objective_of(design, y, "log_loss", None, None, 1)
     bound = bound_to(design, "constant", 13)
     found = bound.prox(np.random.default_rng(0).normal(size=49), 1.0, 0.0)
     exact, _ = refitted(objective, bound, found, max_newton=30, tol=1e-7, alpha=1e-3)
-    n_exact = objective.n_newton_steps
-    monkeypatch.setattr(refit_module, "ROUGH_FROM_ROWS", 1000)
-    monkeypatch.setattr(refit_module, "HESSIAN_ROWS", 1024)
-    monkeypatch.setattr(refit_module, "HESSIAN_ROWS_PER_UNKNOWN", 1)
+    n_exact = objective.work.newton_steps
+    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 1000)
+    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS", 1024)
+    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS_PER_UNKNOWN", 1)
     monkeypatch.setattr(refit_module, "SLOW", np.inf)  # no way back to all rows
     rough, _ = refitted(objective, bound, found, max_newton=30, tol=1e-7, alpha=1e-3)
     np.testing.assert_allclose(rough.f, exact.f, atol=1e-5)
-    assert objective.n_newton_steps - n_exact <= 4 * n_exact
+    assert objective.work.newton_steps - n_exact <= 4 * n_exact
 
 
 def refitted(objective, bound, found, max_newton=1, tol=0.0, alpha=0.0):
@@ -201,15 +203,15 @@ def refitted(objective, bound, found, max_newton=1, tol=0.0, alpha=0.0):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_one_newton_step_is_weighted_least_squares_on_the_pieces(shape, path, weighted, monkeypatch):
     if path == "passes":
-        monkeypatch.setattr(refit_module, "MAX_DENSE_FEATURES", 0)
-        monkeypatch.setattr(refit_module, "CG_TOL", 1e-12)
+        monkeypatch.setattr(space_module, "MAX_DENSE_FEATURES", 0)
+        monkeypatch.setattr(space_module, "CG_TOL", 1e-12)
     design = design_for(shape)
     y = make_target("squared_error", design)
     sample_weight = (
         np.random.default_rng(3).integers(1, 4, design.n_rows) if weighted and shape != "frequency" else None
     )
-    objective = make_objective(design, y, "squared_error", sample_weight, None, 1)
-    bound, found = random_pieces(objective.design, shape, jump_cost=0.5 if shape == "mixed" else 0.0)
+    objective = objective_of(design, y, "squared_error", sample_weight, None, 1)
+    bound, found = random_pieces(block_of(objective).design, shape, jump_cost=0.5 if shape == "mixed" else 0.0)
     point, _ = refitted(objective, bound, found)
     columns = [np.ones(design.n_rows)]
     for j in found.support:
@@ -222,9 +224,9 @@ def test_one_newton_step_is_weighted_least_squares_on_the_pieces(shape, path, we
             spans = [(labels == p).astype(float) for p in np.unique(labels[labels >= 0])]
             spans += [np.where(labels == p, x, 0.0) for p in np.unique(labels[labels >= 0]) if p % 2]
         columns += [span[design.codes[j]] for span in spans]
-    A, root = np.stack(columns, axis=1), np.sqrt(objective.row_weights)
+    A, root = np.stack(columns, axis=1), np.sqrt(block_of(objective).v)
     expected = A @ np.linalg.lstsq(A * root[:, None], y * root, rcond=None)[0]
-    np.testing.assert_allclose(point.raw, expected, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(point.handle.raw[0], expected, rtol=0, atol=1e-8)
     assert point.loss <= objective.point(found.f, found.support).loss
 
 
@@ -232,7 +234,7 @@ def test_one_newton_step_is_weighted_least_squares_on_the_pieces(shape, path, we
 def test_passes_and_cholesky_give_the_same_refit(loss, monkeypatch):
     design = make_design(n_rows=600)
     y = make_target(loss, design)
-    objective = make_objective(design, y, loss, None, None, 1)
+    objective = objective_of(design, y, loss, None, None, 1)
     n_classes = objective.n_outputs
     bound = bound_to(design)
     u = np.random.default_rng(0).normal(size=objective.zero_tables().shape)
@@ -240,11 +242,11 @@ def test_passes_and_cholesky_give_the_same_refit(loss, monkeypatch):
     dense, _ = refitted(objective, bound, found, max_newton=30, tol=1e-10, alpha=0.01)
     for name in ("MAX_DENSE_FEATURES", "MAX_DENSE_GROUPS", "MAX_DENSE_UNKNOWNS"):
         with monkeypatch.context() as patch:
-            patch.setattr(refit_module, name, 1)
+            patch.setattr(space_module, name, 1)
             applied, _ = refitted(objective, bound, found, max_newton=30, tol=1e-10, alpha=0.01)
         np.testing.assert_allclose(applied.f, dense.f, rtol=0, atol=1e-5 if loss == "quantile" else 1e-7)
     # Both are stationary: no direction within the pieces is downhill.
-    space = refit_module._Space(objective, bound, dense.support, found.labels)
+    space = Space(objective, bound, dense.support, found.labels)
     slope = space.coordinates(objective.gradient(dense) + 0.01 * dense.f)
     assert np.abs(slope).max() < 1e-6
     assert dense.f.shape == ((design.n_coef,) if n_classes == 1 else (design.n_coef, n_classes))
@@ -254,7 +256,7 @@ def test_passes_and_cholesky_give_the_same_refit(loss, monkeypatch):
 def test_every_newton_step_lowers_the_objective(loss):
     design = make_design()
     y = make_target(loss, design)
-    objective = make_objective(design, y, loss, None, None, 1)
+    objective = objective_of(design, y, loss, None, None, 1)
     bound = bound_to(design)
     found = bound.prox(np.random.default_rng(1).normal(size=objective.zero_tables().shape), 1.0, 0.0)
     values = [refitted(objective, bound, found, max_newton=k)[0].loss for k in range(5)]

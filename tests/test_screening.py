@@ -7,15 +7,14 @@ import pytest
 from helpers import assert_same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import LOSSES, SHAPES, WEIGHTINGS, make_design, make_target, with_even_bins
+from problems import LOSSES, SHAPES, WEIGHTINGS, make_design, make_target, objective_of, with_even_bins
 
 import rbr
-from rbr import screening
 from rbr.constraints import Constraints
 from rbr.losses import get_loss
-from rbr.objective import Objective
-from rbr.screening import Screen
-from rbr.solver import make_objective
+from rbr.objective import RowObjective
+from rbr.objective import rows as rows_module
+from rbr.solvers.screening import Screen
 
 N_BINS = (6, 5, 4, 7, 3) * 5
 PRICED = (0.0, 0.1)
@@ -24,7 +23,7 @@ PRICED = (0.0, 0.1)
 @pytest.fixture(autouse=True, scope="module")
 def few_rows_are_screened():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(screening, "MIN_ROWS", 0)
+        patch.setattr(rows_module, "SCREENED_ROWS", 0)
         yield
 
 
@@ -52,15 +51,13 @@ def fit(design, y, arguments, solver):
 
 def fit_with_all_columns(monkeypatch, *args):
     with monkeypatch.context() as patch:
-        patch.setattr(screening, "MIN_ROWS", np.inf)
+        patch.setattr(rows_module, "SCREENED_ROWS", np.inf)
         return fit(*args)
 
 
 def same_iterates(one, other) -> bool:
     """Whether all that a fit shows has the same bits."""
-    if len(one.history) != len(other.history) or one._problem.objective.n_newton_steps != (
-        other._problem.objective.n_newton_steps
-    ):
+    if len(one.history) != len(other.history) or one.work.newton_steps != other.work.newton_steps:
         return False
     pairs = [(one.f, other.f), (one.loss_path, other.loss_path), (one.labels, other.labels)]
     for a, b in zip(one.history, other.history, strict=True):
@@ -105,7 +102,7 @@ def test_without_the_drift_iterates_would_change(monkeypatch):
             args = *problem_of("squared_error", "counts", "constant", jump_cost, 4, seed=seed), "auto"
             plain = fit_with_all_columns(monkeypatch, *args)
             with monkeypatch.context() as patch:
-                patch.setattr(Objective, "residual_distance", lambda *a: np.zeros(1))
+                patch.setattr(RowObjective, "drift", lambda *a: np.zeros(1))
                 differ += not same_iterates(fit(*args), plain)
     assert differ > 0
 
@@ -115,13 +112,8 @@ class Remembered:
 
     def __init__(self, seed, shape, weighting, loss, jump_cost, step, size):
         design, y, arguments = problem_of(loss, weighting, shape, jump_cost, 4, seed)
-        self.objective = make_objective(design, y, get_loss(loss), None, None, 1)
-        self.constraints = arguments["constraints"].bind(
-            self.objective.design.offsets,
-            self.objective.design.weights,
-            missing=self.objective.design.missing,
-            positions=self.objective.design.positions,
-        )
+        self.objective = objective_of(design, y, get_loss(loss), None, None, 1)
+        self.constraints = arguments["constraints"].bind_to(self.objective.tables)
         rng = np.random.default_rng(seed)
         nothing = np.zeros(0, dtype=np.int64)
         used = np.array([0, 7])
@@ -129,19 +121,19 @@ class Remembered:
         screen = Screen(self.objective, self.constraints)
         scale = 1.0 / self.objective.n_total
         first = screen.move_to(self.objective.point(f, nothing))
-        first.lazy.read(np.arange(25))
+        first.read(np.arange(25))
         first.step(self.constraints.with_max_features(None), step, scale)
         bins = np.isin(np.repeat(np.arange(25), design.n_bins), used)
         f[bins] = size * rng.normal(size=f[bins].shape)
         second = screen.move_to(self.objective.point(f, used))
         price = self.constraints.prices(1.0, scale)[0] / step
         self.norm_bounds, self.net_bounds = screen.bounds(second.drift, price)
-        second.lazy.read(np.arange(25))
+        second.read(np.arange(25))
         w, offsets = design.weights, design.offsets
-        gradient = np.atleast_2d(second.lazy.values.T)
+        gradient = np.atleast_2d(second.values.T)
         centred = gradient - np.repeat(np.add.reduceat(w * gradient, offsets[:-1], axis=1), design.n_bins, axis=1)
         self.norms = np.sqrt(np.add.reduceat(w * centred**2, offsets[:-1], axis=1))
-        self.nets = self._nets(second.lazy.values, step, scale) / step**2
+        self.nets = self._nets(second.values, step, scale) / step**2
         self.drift = second.drift
 
     def _nets(self, gradient, step, scale):
@@ -185,8 +177,8 @@ def test_bounds_are_not_much_larger_than_they_must_be():
 
 def test_uniform_weights_stretch_the_drift():
     design, y, _ = problem_of("squared_error", "uniform", "constant", 0.0, 4)
-    objective = make_objective(design, y, get_loss("squared_error"), None, None, 1)
-    bound = Constraints().bind(objective.design.offsets, objective.design.weights)
+    objective = objective_of(design, y, get_loss("squared_error"), None, None, 1)
+    bound = Constraints().bind(objective.tables.offsets, objective.tables.weights)
     shares = design.with_weights("counts").weights
     for j, stretch in enumerate(Screen(objective, bound).stretch):
         table = slice(design.offsets[j], design.offsets[j + 1])
@@ -202,10 +194,10 @@ def test_excluded_columns_are_never_read():
 
 def test_a_lazy_gradient_has_the_bits_of_the_whole_one():
     design, y, _ = problem_of("log_loss", "counts", "constant", 0.0, 4)
-    objective = make_objective(design, y, get_loss("log_loss"), None, None, 1)
+    objective = objective_of(design, y, get_loss("log_loss"), None, None, 1)
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-    lazy = objective.lazy_gradient(point)
+    lazy = Screen(objective, Constraints().bind_to(objective.tables)).look_at(point)
     for features in ([3], [3, 9, 1], np.arange(25)):
         lazy.read(np.array(features))
     assert_same_bits(lazy.values, objective.gradient(point) + 0.0)
-    assert objective.n_columns_read == 25 + 25
+    assert objective.work.columns_read == 25 + 25

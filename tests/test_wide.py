@@ -11,8 +11,8 @@ from helpers import assert_same_bits
 
 import rbr
 from rbr import BinnedMatrix, Binner, Constraints, RBRClassifier, RBRRegressor, binning
-from rbr import solver as solver_module
 from rbr.constraints import BoundConstraints
+from rbr.solvers import auto as auto_module
 
 
 def table(n_rows, n_features, dtype=np.float32, seed=0):
@@ -144,7 +144,7 @@ def test_a_saved_model_holds_the_used_columns_only(tmp_path):
 @pytest.mark.parametrize(("n_features", "n_bags"), [(200, 12), (201, 0)])
 def test_very_wide_tables_are_not_bagged_by_default(n_features, n_bags, monkeypatch):
     asked = []
-    monkeypatch.setattr("rbr.estimators.bag_average", lambda *args, n_bags, **kwargs: asked.append(n_bags) or args[2])
+    monkeypatch.setattr("rbr.estimators.bag_average", lambda *args, n_bags, **kwargs: asked.append(n_bags) or args[0])
     X = table(40, n_features)
     m = RBRRegressor(max_bins=4).fit(X, X[:, 0])
     assert asked == [n_bags] * bool(n_bags)
@@ -173,7 +173,7 @@ def test_candidates_find_what_all_columns_find_with_fewer_searches(loss, forced,
     monkeypatch.setattr(BoundConstraints, "prox", counted)
     fits, searches = [], []
     for least in (200, n_kept):
-        monkeypatch.setattr(solver_module, "MIN_CANDIDATES", least)
+        monkeypatch.setattr(auto_module, "MIN_CANDIDATES", least)
         n_searched = 0
         fits.append(rbr.solve(design, y, loss=loss, constraints=constraints, alpha=0.01))
         searches.append(n_searched)
@@ -184,7 +184,7 @@ def test_candidates_find_what_all_columns_find_with_fewer_searches(loss, forced,
     assert of_few.loss_path[-1] <= of_all.loss_path[-1] + slack * abs(of_all.loss_path[-1])
     assert searches[1] < searches[0] or len(forced) == 200
     # The answer is a fixed point of a step that looks at every column.
-    problem, step = of_few._problem, of_few.step_size
-    gradient = problem.objective.gradient(of_few._point)
+    problem, step = of_few.problem, of_few.step_size
+    gradient = problem.objective.gradient(of_few.point)
     moved = problem.constraints.prox(of_few.f - step * gradient, step, problem.scale, alpha=problem.alpha)
     np.testing.assert_allclose(moved.f, of_few.f, rtol=0, atol=1e-4)

@@ -17,7 +17,7 @@ from rbr.binning import Binner
 from rbr.constraints import Constraints
 from rbr.experiments import look
 from rbr.experiments.item import Claim, Setting
-from rbr.solver import solve
+from rbr.solvers import solve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

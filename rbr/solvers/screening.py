@@ -21,7 +21,6 @@ searches obey none of this; for them the norm before the search is all there is.
 What is remembered of a feature is (G, V) at the residual where it was last read and its drift since: the sum of D along
 the iterates, by the triangle inequality. So one vector of the last iterate's residuals is kept and no others. A point
 aside from the path (a swap that is tried) adds its own distance for as long as it is looked at.
-Looks at: rbr.objective, rbr.constraints.  Seen by: rbr.solver, rbr.moves.
 """
 
 from __future__ import annotations
@@ -29,11 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from rbr.constraints import CAUTIOUS, BoundConstraints, Prox, Unread
-from rbr.objective import Objective, Point
-
-# With fewer rows every column is read at every step: a column of so few rows is summed sooner than it is judged. The
-# iterates are the same to the bit.
-MIN_ROWS = 4096
+from rbr.objective.protocol import Handle, Objective, Point
 
 # A sum by bin is off by far less than this part of the residual's norm, and a net by less of the squared norm; bounds
 # are raised by it, so that rounding cannot make them wrong.
@@ -45,38 +40,36 @@ class Screen:
 
     def __init__(self, objective: Objective, constraints: BoundConstraints):
         self.objective = objective
-        design = objective.design
-        shares, weights = design.with_weights("counts").weights, design.weights
-        ratios = np.divide(shares, weights, out=np.zeros_like(shares), where=weights > 0)
-        self.stretch = np.sqrt(np.maximum.reduceat(ratios, design.offsets[:-1]))
-        self.is_worthwhile = design.n_rows >= MIN_ROWS
+        self.stretch = np.sqrt(objective.tables.stretch)
+        # Where it does not pay every column is read at every step; the iterates are the same to the bit.
+        self.pays = objective.screening_pays
         self.exact_search = not constraints.greedy
-        shape = objective.n_outputs, design.n_features
+        shape = objective.n_outputs, objective.tables.n_tables
         self.norms = np.full(shape, np.inf)
         self.nets = np.full(shape, np.inf)
-        self.prices = np.full(design.n_features, np.inf)  # over the squared step, where the nets were taken
+        self.prices = np.full(shape[1], np.inf)  # over the squared step, where the nets were taken
         self.drift = np.zeros(shape)
-        self.residual: np.ndarray | None = None
+        self.residuals: Handle | None = None
 
     def move_to(self, point: Point) -> ScreenedGradient:
         """The gradient at the next iterate; all that is known of features drifts by the change of the residual."""
         gradient = ScreenedGradient(self, point, is_on_path=True)
-        if self.is_worthwhile:
-            if self.residual is not None:
+        if self.pays:
+            if self.residuals is not None:
                 self.drift += self._distance(gradient)
-            self.residual = gradient.lazy.residual
+            self.residuals = gradient.residuals
         gradient.drift = self.drift
         return gradient
 
     def look_at(self, point: Point) -> ScreenedGradient:
         """The gradient at a point beside the path; nothing is remembered of it."""
         gradient = ScreenedGradient(self, point, is_on_path=False)
-        gradient.drift = self.drift + (np.inf if self.residual is None else self._distance(gradient))
+        gradient.drift = self.drift + (np.inf if self.residuals is None else self._distance(gradient))
         return gradient
 
     def _distance(self, gradient: ScreenedGradient) -> np.ndarray:
         """D for each output, and what rounding may add to it."""
-        return self.objective.residual_distance(gradient.lazy.residual, self.residual, ROUNDING)[:, None]
+        return self.objective.drift(gradient.residuals, self.residuals, ROUNDING)[:, None]
 
     def forget(self, features: np.ndarray) -> None:
         """Nothing is known of these."""
@@ -107,24 +100,40 @@ class Screen:
 
 
 class ScreenedGradient:
-    """The gradient at a point, read column by column as proximal steps ask for it."""
+    """The gradient at a point, read column by column as proximal steps ask for it.
+
+    values : (n_coef,) or (n_coef, n_outputs), zero in the columns that were not read
+    is_read : bool per table
+    """
 
     def __init__(self, screen: Screen, point: Point, is_on_path: bool):
         self.screen, self.point, self.is_on_path = screen, point, is_on_path
-        self.lazy = screen.objective.lazy_gradient(point)
+        self.residuals = screen.objective.residuals(point)
+        self.values = screen.objective.zero_tables()
+        self.is_read = np.zeros(screen.objective.tables.n_tables, dtype=bool)
         self.drift: np.ndarray | None = None
-        self._remembered = np.zeros(len(self.lazy.is_read), dtype=bool)
+        self._remembered = np.zeros_like(self.is_read)
+
+    def read(self, tables: np.ndarray) -> None:
+        """Sum the columns of those tables that were not summed before."""
+        tables = np.asarray(tables, dtype=np.int64)
+        tables = tables[~self.is_read[tables]]
+        if not len(tables):
+            return
+        gradient = self.screen.objective.gradient(self.point, tables, self.residuals)
+        self.values = self.values + gradient if self.is_read.any() else gradient + 0.0
+        self.is_read[tables] = True
 
     @property
     def of_used(self) -> np.ndarray:
-        """The gradient, in the columns of the used features at least."""
-        self.lazy.read(self.point.support)
-        return self.lazy.values
+        """The gradient, in the columns of the used tables at least."""
+        self.read(self.point.support)
+        return self.values
 
     @property
     def n_read(self) -> int:
         """How many columns were read here."""
-        return int(self.lazy.is_read.sum())
+        return int(self.is_read.sum())
 
     def step(self, constraints: BoundConstraints, step: float, scale: float, *, alpha=0.0, n_threads=1) -> Prox:
         """P(f - step * gradient), the proximal step from the point."""
@@ -138,31 +147,30 @@ class ScreenedGradient:
         return self._prox(constraints, step, scale, alpha, n_threads, np.zeros(0, dtype=np.int64), 0.0)
 
     def _prox(self, constraints, step, scale, alpha, n_threads, used, f) -> Prox:
-        lazy = self.lazy
         shrunk = step / (1.0 + step * alpha)
         price = constraints.prices(1.0, scale)[0] / shrunk
-        if not self.screen.is_worthwhile:
-            lazy.read(np.flatnonzero(~constraints.excluded))
-            return constraints.prox(f - step * lazy.values, step, scale, alpha=alpha, n_threads=n_threads)
+        if not self.screen.pays:
+            self.read(np.flatnonzero(~constraints.excluded))
+            return constraints.prox(f - step * self.values, step, scale, alpha=alpha, n_threads=n_threads)
         norms, nets = self.screen.bounds(self.drift, price)
         is_unknown = ~np.isfinite(norms).all(axis=0) & ~constraints.excluded
         is_unknown[used] = True
-        lazy.read(np.flatnonzero(is_unknown))
+        self.read(np.flatnonzero(is_unknown))
 
         def tables_with(features):
-            lazy.read(features)
-            return f - step * lazy.values
+            self.read(features)
+            return f - step * self.values
 
-        is_free = np.ones(len(lazy.is_read), dtype=bool)
+        is_free = np.ones(len(self.is_read), dtype=bool)
         is_free[used] = False
-        unread = Unread(~lazy.is_read, is_free, shrunk * norms, shrunk**2 * nets, tables_with)
-        found = constraints.prox(f - step * lazy.values, step, scale, alpha=alpha, n_threads=n_threads, unread=unread)
+        unread = Unread(~self.is_read, is_free, shrunk * norms, shrunk**2 * nets, tables_with)
+        found = constraints.prox(f - step * self.values, step, scale, alpha=alpha, n_threads=n_threads, unread=unread)
         if self.is_on_path and f is self.point.f:
             self._remember(unread, shrunk, price)
         return found
 
     def _remember(self, unread: Unread, step: float, price: float) -> None:
-        at_zero = self.lazy.is_read.copy()
+        at_zero = self.is_read.copy()
         at_zero[self.point.support] = False
         new = at_zero & ~self._remembered
         self.screen.remember(unread.found_norms / step, np.flatnonzero(new))

@@ -3,7 +3,6 @@
 A non-convex problem has no duality gap to show. Instead a certificate says that the point is a fixed point (and
 up to what), that no single swap of features and no single move of a jump would lower the objective (or by how
 much one would), and how far the objective lies above that of the unrestricted binned fit, which no tables can beat.
-Looks at: rbr.moves, rbr.objective.  Seen by: rbr.solver.
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ from itertools import islice
 
 import numpy as np
 
-from rbr.moves import Entry, Shift, Swap, entries, shifts, swaps
-from rbr.objective import Point
-from rbr.refit import norm, ridge
+from rbr.objective.protocol import Point
+from rbr.solvers.moves import entries, shifts, swaps
+from rbr.solvers.problem import Problem
+from rbr.solvers.proposal import Entry, Shift, Swap
+from rbr.solvers.refit import norm, ridge
 
 # The predicted gains of moves are nearly exact; only the best few are refitted.
 SHIFTS_TRIED = 5
@@ -51,7 +52,7 @@ class Certificate:
         objective - unrestricted: what all the limits together cost.
     """
 
-    def __init__(self, problem, point: Point, labels: np.ndarray, step: float, residual: float):
+    def __init__(self, problem: Problem, point: Point, labels: np.ndarray, step: float, residual: float):
         self._problem, self._point, self._labels = problem, point, labels
         self.step, self.residual = step, residual
         self.relative_residual = residual / max(norm(point.f, problem.constraints.weights), 1e-12)
@@ -105,7 +106,7 @@ class Certificate:
 
         problem, objective = self._problem, self._problem.objective
         weights, alpha = problem.constraints.weights, problem.alpha
-        everything = np.arange(objective.design.n_features)
+        everything = np.arange(objective.tables.n_tables)
         root = np.sqrt(weights)
         root = root if self._point.f.ndim == 1 else root[:, None]
 

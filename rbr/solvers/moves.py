@@ -1,69 +1,31 @@
-"""Changes of a fitted model that might lower the objective: move one jump, swap one feature, or search all pieces anew.
+"""Changes of a fitted model that might lower the objective: a jump moved, a feature swapped, all pieces searched again.
 
 A proximal step changes everything a little; these change one thing a lot, and so leave local optima that no short step
 leaves. A move is only proposed here: whoever asks refits it and compares objectives.
-Looks at: rbr.objective, rbr.constraints, rbr.refit.  Seen by: rbr.solver, rbr.certificate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from rbr.constraints import SHAPES
-from rbr.objective import Point
+from rbr.objective.protocol import Point
 from rbr.ragged import bins_of
-from rbr.refit import piece_basis, ridge, used_features
+from rbr.solvers.pieces import piece_basis
+from rbr.solvers.problem import Problem
+from rbr.solvers.proposal import NONE, Entry, Proposal, Shift, Swap
+from rbr.solvers.refit import ridge, used_features
 
-NONE = np.zeros(0, dtype=np.int64)
 _FREQUENCY = SHAPES.index("frequency")
-_WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
+WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
 
-@dataclass(frozen=True)
-class Swap:
-    """Feature `out` leaves, feature `into` enters in its place."""
-
-    out: int
-    into: int
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Feature `into` joins the used ones."""
-
-    into: int
-
-
-@dataclass(frozen=True)
-class Shift:
-    """The jump of a feature's table (of one class) in front of bin `start` moves in front of bin `stop`."""
-
-    feature: int
-    output: int
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """Tables and pieces to refit, the change that made them, and by how much it promises to lower the objective."""
-
-    change: Swap | Entry | Shift | tuple[Shift, ...] | None
-    f: np.ndarray
-    support: np.ndarray
-    labels: np.ndarray
-    promise: float = np.nan
-    intercept_move: float = 0.0  # what the intercept will answer, to first order, if known
-
-    def pays(self, least: float) -> bool:
-        """Whether it promises half of what it must gain: a refit of all tables may gain as much again."""
-        return self.promise > 0 and 2 * self.promise >= least
-
-
-def swaps(problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE) -> Iterator[Proposal]:
+def swaps(
+    problem: Problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE
+) -> Iterator[Proposal]:
     """For each used feature, the least important first: the other feature that explains most in its place.
 
     The others are refitted without it first, so that what it alone explained is there to be explained. A Newton step
@@ -85,14 +47,18 @@ def swaps(problem, point: Point, labels: np.ndarray, step: float, but_not: np.nd
             yield replace(entered, change=Swap(int(out), entered.change.into))
 
 
-def entries(problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE) -> Iterator[Proposal]:
+def entries(
+    problem: Problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE
+) -> Iterator[Proposal]:
     """The unused feature that explains most beside the used ones, if any pays. One pass over all columns but some."""
     entered = _best_to_enter(problem, point, labels, step, but_not)
     if entered is not None:
         yield entered
 
 
-def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray) -> Proposal | None:
+def _best_to_enter(
+    problem: Problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray
+) -> Proposal | None:
     """The entry of the unused feature whose table a step from zero makes worth most, if any."""
     found = problem.best_to_enter(point, step, without=np.concatenate([point.support, but_not]))
     if not len(found.support):
@@ -104,8 +70,8 @@ def _best_to_enter(problem, point: Point, labels: np.ndarray, step: float, but_n
     return Proposal(Entry(into), f, np.sort(np.append(point.support, into)), pieces)
 
 
-def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray) -> Proposal | None:
-    """The pieces of all used tables searched anew, each with the others held; None if there are none to be searched.
+def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np.ndarray) -> Proposal | None:
+    """The pieces of all used tables searched again, each with the others held; None if there are none to be searched.
 
     The proximal step searches in the geometry of the weights and with a bound on the curvature. Here every bin has its
     own curvature: the loss is near a parabola in each (as in `shifts`), and the best pieces under it are a proximal
@@ -117,12 +83,12 @@ def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray)
     searched = point.support[constraints.shapes[point.support] != _FREQUENCY]
     if not len(searched) or point.f.ndim > 1:
         return None
-    curvature = problem.objective.curvature(point)
-    total = float(curvature.sum())
+    by_bin, total = problem.objective.curvature_sums(point, searched)
+    total = float(total)
     if not total > 0:
         return None
     bins = bins_of(searched, constraints.offsets)
-    by_bin = problem.objective.curvature_by_bin(curvature, searched)[bins]
+    by_bin = by_bin[bins]
     newton = np.divide(constraints.weights[bins] * gradient[bins], by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
     weights, target = constraints.weights.copy(), np.zeros_like(point.f)
     weights[bins], target[bins] = by_bin / total, point.f[bins] - newton
@@ -138,7 +104,7 @@ def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray)
         # What all bins of a table have in common the intercept takes.
         miss -= (np.bincount(tables, by_bin * miss) / np.maximum(np.bincount(tables, by_bin), 1e-300))[tables]
         promise += 0.5 * sign * float(by_bin @ miss**2)
-    # Searched in another geometry, they have mean zero there; here they shall have it too.
+    # Searched in another geometry, they have mean zero there; give them mean zero here.
     means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
     f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
     promise += ridge(point.f, constraints.weights, problem.alpha) - ridge(f, constraints.weights, problem.alpha)
@@ -146,7 +112,9 @@ def resegmented(problem, point: Point, labels: np.ndarray, gradient: np.ndarray)
     return Proposal(None, f, support, pieces, promise, intercept_move)
 
 
-def shifts(problem, point: Point, labels: np.ndarray, gradient: np.ndarray, least: float = 0.0) -> Iterator[Proposal]:
+def shifts(
+    problem: Problem, point: Point, labels: np.ndarray, gradient: np.ndarray, least: float = 0.0
+) -> Iterator[Proposal]:
     """Jumps moved to a better place between their neighbours: the best of each table together, then one by one.
 
     With all else held, the loss is near a parabola in each bin of a table (bins are disjoint): target and weight
@@ -157,11 +125,11 @@ def shifts(problem, point: Point, labels: np.ndarray, gradient: np.ndarray, leas
     constraints, objective = problem.constraints, problem.objective
     if not len(point.support):
         return
-    curvature = objective.curvature_by_bin(objective.curvature(point), point.support)
+    curvature, _ = objective.curvature_sums(point, point.support)
     as_columns = [a[:, None] if a.ndim == 1 else a for a in (point.f, gradient, curvature, labels)]
     promising = []
     for j in point.support:
-        if constraints.shapes[j] not in _WITH_BOUNDARIES:
+        if constraints.shapes[j] not in WITH_BOUNDARIES:
             continue
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
         for c in range(as_columns[0].shape[1]):

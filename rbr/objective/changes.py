@@ -1,0 +1,144 @@
+"""How the loss answers when one table changes and all else is held.
+
+Such a change moves the scores of a row by a number that depends on its bin alone. A parabola in each bin, which serves
+the solver for its small steps, will not do by itself: where classes separate, the curvature is near zero at the fit and
+says nothing about a large change. So with up to MAX_ROWS rows losses are taken from all of them. With more, the
+parabolas of all rows say what they can, and a sample says how far the losses are from their parabolas; a sample alone
+would have to tell apart losses that differ by a millionth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr.objective.protocol import Point
+
+if TYPE_CHECKING:
+    from rbr.objective.rows import RowObjective
+
+# Up to MAX_ROWS rows all are looked at; with more, a sample.
+MAX_ROWS, SAMPLE_ROWS = 50_000, 1 << 13
+
+
+class RowChanges:
+    """Rows with their scores, losses and derivatives at a point: all, or some and the sums by bin of all."""
+
+    def __init__(self, objective: RowObjective, point: Point):
+        self.objective, self.loss, self.f = objective, objective.loss, point.f
+        self.is_all = objective._n_rows <= MAX_ROWS
+        self.rows = objective._spread(MAX_ROWS if self.is_all else SAMPLE_ROWS)
+        blocks = objective._blocks
+        self.y = self._gathered([block.y for block in blocks])
+        self.raw = self._gathered(point.handle.raw)
+        v = np.ascontiguousarray(self._gathered([block.v for block in blocks]))
+        self.v = v / v.sum()
+        self.values = self.loss.values(self.y, self.raw)
+        self.residual, self.curvature = np.empty(self.raw.shape), np.empty(self.raw.shape)
+        self.loss.evaluate(self.y, self.raw, residual=self.residual, curvature=self.curvature)
+        if not self.is_all:
+            gradient = objective.gradient(point, point.support) if point.gradient is None else point.gradient
+            self.pull_by_bin = -(objective.tables.weights * gradient.T).T
+            self.curvature_by_bin, _ = objective.curvature_sums(point, point.support)
+
+    def _gathered(self, of_blocks) -> np.ndarray:
+        parts = [array[rows] for array, rows in zip(of_blocks, self.rows, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def codes(self, table: int) -> np.ndarray:
+        """The bin of each row that is looked at; one past the last for none."""
+        return self._gathered([block.design.codes[table] for block in self.objective._blocks]).astype(np.intp)
+
+    def bins(self, table: int) -> slice:
+        return slice(self.objective.tables.offsets[table], self.objective.tables.offsets[table + 1])
+
+    def of(self, table: int, output: int) -> RowChange:
+        return RowChange(self, table, output)
+
+    def rise_without(self, table: int) -> float:
+        loss, y, v = self.loss, self.y, self.v
+        values = self.f[self.bins(table)]
+        values = np.concatenate([values, np.zeros((1, *values.shape[1:]))])
+        without = self.raw - values[self.codes(table)]
+        shift = loss.refit_intercept(y, without, v, np.zeros(self.raw.shape[1]))
+        return float(v @ (loss.values(y, without + shift) - self.values))
+
+
+class RowChange:
+    """A `TableChange` from rows.
+
+    Where only a sample is at hand, "corrected" bins count with the parabola of all rows and the sample's distance from
+    its own.
+    """
+
+    def __init__(self, around: RowChanges, table: int, output: int):
+        self._around, self._output = around, output
+        self._codes = around.codes(table)
+        bins = around.bins(table)
+        self.f = np.append(_of_output(around.f, output)[bins], 0.0)
+        self._residual, self._curvature = (_of_output(a, output) for a in (around.residual, around.curvature))
+        self.weight = self._by_bin(around.v)
+        self._curved = self._by_bin(around.v * self._curvature)
+        if not around.is_all:
+            self._pulled = self._by_bin(around.v * self._residual)
+            self._pull_of_all = np.append(_of_output(around.pull_by_bin, output)[bins], 0.0)
+            self._curvature_of_all = np.append(_of_output(around.curvature_by_bin, output)[bins], 0.0)
+
+    def _by_bin(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self._codes, values, minlength=len(self.f))
+
+    def _moved(self, change: np.ndarray) -> np.ndarray:
+        """The scores after a change of each bin."""
+        raw = self._around.raw
+        if raw.ndim == 1:
+            return raw + change[self._codes]
+        raw = raw.copy()
+        raw[:, self._output] += change[self._codes]
+        return raw
+
+    def _rises(self, change: np.ndarray) -> np.ndarray:
+        """For each row its part of the loss's rise."""
+        around = self._around
+        return around.v * (around.loss.values(around.y, self._moved(change)) - around.values)
+
+    def _correction(self, change: np.ndarray) -> np.ndarray:
+        """By how much all rows' parabolas rise more than the sample's, by bin."""
+        more_curved, more_pulled = self._curvature_of_all - self._curved, self._pull_of_all - self._pulled
+        return change * (0.5 * change * more_curved - more_pulled)
+
+    def measure(self, change: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A group of bins is corrected where the parabolas leave less to the sample."""
+        rises = self._rises(change)
+        by_bin = self._by_bin(rises)
+        if self._around.is_all:
+            return by_bin, np.zeros(len(by_bin), dtype=bool)
+        by_row = change[self._codes]
+        rest = rises - self._around.v * by_row * (0.5 * by_row * self._curvature - self._residual)
+        squares, squares_of_rest = (np.bincount(groups, self._by_bin(a * a)) for a in (rises, rest))
+        is_corrected = (squares_of_rest < squares)[groups]
+        return by_bin + np.where(is_corrected, self._correction(change), 0.0), is_corrected
+
+    def rises(self, change: np.ndarray, is_corrected: np.ndarray) -> np.ndarray:
+        by_bin = self._by_bin(self._rises(change))
+        return by_bin + np.where(is_corrected, self._correction(change), 0.0) if is_corrected.any() else by_bin
+
+    def slopes(self, change: np.ndarray, is_corrected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        around, z = self._around, self._moved(change)
+        residual, curvature = np.empty(z.shape), np.empty(z.shape)
+        around.loss.evaluate(around.y, z, residual=residual, curvature=curvature)
+        pull, curved = (self._by_bin(around.v * _of_output(a, self._output)) for a in (residual, curvature))
+        if is_corrected.any():
+            more = self._curvature_of_all - self._curved
+            pull = np.where(is_corrected, pull + self._pull_of_all - self._pulled - more * change, pull)
+            curved = np.where(is_corrected, np.maximum(curved + more, 0.1 * self._curvature_of_all), curved)
+        return pull, curved
+
+    def majorized(self, change: np.ndarray) -> np.ndarray:
+        around = self._around
+        above = around.loss.majorized_curvature(around.y, self._moved(change))
+        return np.zeros(len(self.f)) if above is None else self._by_bin(around.v * _of_output(above, self._output))
+
+
+def _of_output(values: np.ndarray, output: int) -> np.ndarray:
+    return values if values.ndim == 1 else values[:, output]

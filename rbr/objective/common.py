@@ -1,0 +1,35 @@
+"""What objectives over rows and over sums share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rbr.losses import Loss
+from rbr.objective.protocol import Tables, Work
+
+
+class TableAnswers:
+    """The tables of an objective, its counts of work, and the sign and scale of its gradients."""
+
+    def __init__(self, tables: Tables, loss: Loss, *, n_outputs: int, n_total: float, n_threads: int):
+        self.tables, self.loss = tables, loss
+        self.n_outputs, self.n_total, self.n_threads = n_outputs, n_total, n_threads
+        self.work = Work()
+
+    @property
+    def n_passes(self) -> float:
+        return self.work.columns_read / max(self.tables.n_tables, 1)
+
+    def zero_tables(self) -> np.ndarray:
+        n_coef = self.tables.n_coef
+        return np.zeros(n_coef if self.n_outputs == 1 else (n_coef, self.n_outputs))
+
+    def as_gradient(self, sums: np.ndarray, tables: np.ndarray) -> np.ndarray:
+        """Sums by bin over the weights, with the sign of a gradient; `sums`, zero outside the tables, is used up."""
+        weights = self.tables.weights
+        bins: slice | np.ndarray = slice(None)
+        if len(tables) < self.tables.n_tables // 2:
+            bins = self.tables.bins_of(tables)
+        given, w = sums[bins].T, weights[bins]
+        sums[bins] = np.divide(-given, w, out=np.zeros_like(given), where=w > 0).T
+        return sums if self.n_outputs == 1 else np.ascontiguousarray(sums)

@@ -1,0 +1,144 @@
+"""Better places for jumps between constant pieces, from the values within bins.
+
+With all else held the loss is near a parabola in each row, and two constant pieces that share a jump have their best
+values, and the loss at them, from sums of row gradients and curvatures up to the jump. So one sort of a column gives
+the loss at every place between the two neighbouring edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr.design import BinnedMatrix
+from rbr.objective.protocol import Point
+from rbr.reference.binning import between, codes_of
+
+if TYPE_CHECKING:
+    from rbr.objective.rows import RowBlock, RowObjective
+
+# A better place must be better by more than rounding, or equal places would be told apart by it.
+ROUNDING = 1e-11
+
+
+def better_edges(
+    objective: RowObjective, point: Point, cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]]
+) -> dict[int, tuple[float, np.ndarray]]:
+    """See `Objective.better_edges`."""
+    curvature = objective.curvature(point)
+    if not any(a.any() for a in curvature.by_row):  # a loss made of straight lines: the parabolas above it
+        curvature = objective.curvature(point, majorize=True)
+    if curvature is None:
+        return {}
+    loss, f = objective.loss, point.f[:, None] if point.f.ndim == 1 else point.f
+    slopes = [
+        -(loss.residual(block.y, raw).T * block.v).T
+        for block, raw in zip(objective._blocks, point.handle.raw, strict=True)
+    ]
+    found = {}
+    for j, (edges, labels, movable) in cuts.items():
+        bins = slice(objective.tables.offsets[j], objective.tables.offsets[j] + len(labels))
+        values, sums = _sums_by_value(objective, j, (slopes, curvature.by_row))
+        # What the parabola of a value wants of its table: curvature * target = curvature * f - slope.
+        pulls = sums[1] * f[bins][codes_of(values, edges)] - sums[0]
+        gain, moved = _moved_edges(values, pulls, sums[1], edges, labels, movable)
+        if gain > 0:
+            found[j] = (gain, moved)
+    return found
+
+
+def _sums_by_value(objective: RowObjective, table: int, by_row) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The distinct numbers of a table's column, and for each of some arrays by row its sums, (n_values, n_outputs)."""
+    column = int(objective.tables.columns[table, 0])
+    of_blocks = [block.values.distinct(column) for block in objective._blocks]
+    if len(of_blocks) == 1:
+        values, places = of_blocks[0][0], [of_blocks[0][1]]
+    else:
+        values = np.unique(np.concatenate([own for own, _ in of_blocks]))
+        places = [np.searchsorted(values, own)[inverse] for own, inverse in of_blocks]
+    n_values = len(values) - int(np.isnan(values[-1]))
+    sums = []
+    for arrays in by_row:
+        total = 0.0
+        for array, place in zip(arrays, places, strict=True):
+            columns = np.atleast_2d(array.T)
+            total = total + np.stack([np.bincount(place, a, minlength=len(values))[:n_values] for a in columns], axis=1)
+        sums.append(total)
+    return values[:n_values], sums
+
+
+def _moved_edges(values, pulls, curvatures, edges, labels, movable) -> tuple[float, np.ndarray]:
+    """(decrease of the loss that the parabolas promise, edges), each jump moved in turn from left to right."""
+    zero = np.zeros((1, pulls.shape[1]))
+    pulls, curvatures = (np.concatenate([zero, np.cumsum(a, axis=0)]) for a in (pulls, curvatures))
+    edges, total_gain = edges.copy(), 0.0
+    # Where each bin begins, as the number of values before it; the last entry is the end.
+    starts = np.concatenate([[0], np.searchsorted(values, edges, side="right"), [len(values)]])
+    first_finite = np.searchsorted(values, -np.inf, side="right")
+    last_finite = np.searchsorted(values, np.inf, side="left")
+    for k in movable:
+        # A place is a number of values before the cut: some of either bin, and finite numbers on both sides.
+        places = np.arange(max(starts[k], first_finite) + 1, min(starts[k + 2], last_finite))
+        here = starts[k + 1]
+        if not len(places) or not starts[k] < here < starts[k + 2]:
+            continue
+        fits, fit_here = np.zeros(len(places)), 0.0
+        for c in np.flatnonzero(labels[k] != labels[k + 1]):
+            first, last = starts[_piece(labels[:, c], k).start], starts[_piece(labels[:, c], k + 1).stop]
+            at = [_fit(pulls[:, c], curvatures[:, c], first, p, last) for p in (places, here)]
+            fits, fit_here = fits + at[0], fit_here + at[1]
+        best = int(np.argmax(fits))
+        if fits[best] - fit_here > ROUNDING * abs(fit_here) and places[best] != here:
+            starts[k + 1] = places[best]
+            edges[k] = between(values[places[best] - 1], values[places[best]])
+            total_gain += float(fits[best] - fit_here) / 2
+    return total_gain, edges
+
+
+def _piece(labels: np.ndarray, k: int) -> slice:
+    """The bins of the piece that bin k belongs to."""
+    cuts = np.concatenate([[0], np.flatnonzero(np.diff(labels)) + 1, [len(labels)]])
+    piece = int(np.searchsorted(cuts, k, side="right"))
+    return slice(cuts[piece - 1], cuts[piece])
+
+
+def _fit(pulls, curvatures, first, place, last):
+    """How much two constants, below and above a place, explain: sum of pull^2 / curvature over the two."""
+    total = 0.0
+    for start, stop in ((first, place), (place, last)):
+        pull, curvature = pulls[stop] - pulls[start], curvatures[stop] - curvatures[start]
+        total = total + np.divide(pull**2, curvature, out=np.zeros_like(pull), where=curvature > 0)
+    return total
+
+
+def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, np.ndarray]) -> list[RowBlock]:
+    """The blocks with some tables cut at other edges; shares and means of the bins are those of the new ones."""
+    codes = [block.design.codes.copy() for block in blocks]
+    first = blocks[0].design
+    positions = None if first.positions is None else first.positions.copy()
+    for j, own in edges.items():
+        weight, moment = np.zeros(len(own) + 1), np.zeros(len(own) + 1)
+        for block, of_block in zip(blocks, codes, strict=True):
+            values, inverse = block.values.distinct(int(first.columns[j, 0]))
+            of_block[j] = codes_of(values, own).astype(of_block.dtype)[inverse]
+            finite = np.flatnonzero(np.isfinite(values))
+            by_value = np.bincount(inverse, block.v, minlength=len(values))[finite]
+            weight += np.bincount(of_value := codes_of(values[finite], own), by_value, minlength=len(weight))
+            moment += np.bincount(of_value, by_value * values[finite], minlength=len(weight))
+        if positions is not None:
+            means = positions[first.offsets[j] :][: len(weight)]
+            np.divide(moment, weight, out=means, where=weight > 0)
+    return [
+        replace(block, design=_with_codes(block, of_block, positions))
+        for block, of_block in zip(blocks, codes, strict=True)
+    ]
+
+
+def _with_codes(block: RowBlock, codes: np.ndarray, positions: np.ndarray | None) -> BinnedMatrix:
+    design = block.design
+    kept = {"missing": design.missing, "columns": design.columns, "positions": positions}
+    matrix = BinnedMatrix(codes, design.offsets, sample_weight=block.v, **kept)
+    return matrix.with_weights(design.weights_kind)

@@ -1,0 +1,290 @@
+"""Squared error by cross-tabulation: one pass over the rows, then none.
+
+With squared error the rows enter a fit only through X' V X (how much weight each pair of bins shares), X' V y, and the
+sums of y and y^2. `GramSums` holds these. They add over rows: the sums of all rows less those of a fold are the sums of
+the rows outside it, and one pass over the rows serves every fold and every pair of limits. `GramObjective` answers all
+that a solver asks of an `Objective` from them, at a cost that does not depend on the number of rows.
+
+Two numbers that nearly cancel are the price. The target is shifted by its mean before anything is summed, and a loss is
+then exact to about 1e-15 times the variance of y: a fit that leaves less than that unexplained does not see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
+from rbr.losses import Loss
+from rbr.objective.common import TableAnswers
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Point, Tables
+from rbr.objective.rows import RowObjective, added
+from rbr.parallel import over_ranges
+
+# What the choice goes by, in nanoseconds of one core (docs/performance.md): the price of a fit by rows per row and
+# column, all its passes together; that of a cross-tabulation per row and pair of columns, and then per entry.
+NS_OF_A_FIT_BY_ROWS = 25.0
+NS_PER_PAIR, NS_PER_WEIGHTED_PAIR = 1.0, 1.5
+NS_PER_GRAM_ENTRY = 15.0
+MAX_GRAM_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class GramSums:
+    """The sums over rows that squared error needs; they add and subtract as sets of rows do.
+
+    Attributes
+    ----------
+    gram : array of shape (n_coef, n_coef)
+        Sum of the sample weights over the rows that have both bins.
+    target : array of shape (n_coef,)
+        By bin, the sum of weight * (y - origin).
+    weight, y, y_squared : float
+        Sums over all rows of the weight, and of weight * (y - origin) and its square.
+    origin : float
+        What was taken from y before summing; sums with different origins do not go together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr.design import BinnedMatrix
+    >>> B = BinnedMatrix([[0, 0, 1, 1, 1]], offsets=[0, 2])
+    >>> y = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> whole, fold = GramSums.of(B, y), GramSums.of(B[:2], y[:2])
+    >>> rest = whole - fold
+    >>> rest.target, rest.weight
+    (array([ 0., 12.]), 3.0)
+    >>> (rest + fold).gram
+    array([[2., 0.],
+           [0., 3.]])
+    """
+
+    gram: np.ndarray
+    target: np.ndarray
+    weight: float
+    y: float
+    y_squared: float
+    origin: float = 0.0
+
+    @classmethod
+    def of(cls, design: BinnedMatrix, y, sample_weight=None, *, origin: float = 0.0, n_threads: int = 1) -> GramSums:
+        """The sums over the rows of a design; y less the origin should be small where digits matter."""
+        shifted = np.asarray(y, dtype=np.float64) - origin
+        if sample_weight is None:
+            gram, weighted, weight = _counts(design, n_threads), shifted, float(design.n_rows)
+        else:
+            weights = np.asarray(sample_weight, dtype=np.float64)
+            gram, weighted = design.gram(row_weights=weights, n_threads=n_threads), weights * shifted
+            weight = float(weights.sum())
+        target = design.rmatvec(weighted, n_threads=n_threads)
+        return cls(gram, target, weight, float(weighted.sum()), float((weighted * shifted).sum()), origin)
+
+    def __add__(self, other: GramSums) -> GramSums:
+        return self._combined(other, 1.0)
+
+    def __sub__(self, other: GramSums) -> GramSums:
+        return self._combined(other, -1.0)
+
+    def _combined(self, other: GramSums, sign: float) -> GramSums:
+        if self.origin != other.origin or self.gram.shape != other.gram.shape:
+            raise ValueError(
+                f"sums with origin {self.origin} over {len(self.gram)} bins and with origin {other.origin} over "
+                f"{len(other.gram)} bins do not go together; both must agree"
+            )
+        names = ("gram", "target", "weight", "y", "y_squared")
+        return GramSums(*(getattr(self, name) + sign * getattr(other, name) for name in names), self.origin)
+
+    @property
+    def bin_weights(self) -> np.ndarray:
+        """The weight of the rows in each bin."""
+        return np.diagonal(self.gram)
+
+
+def _counts(design: BinnedMatrix, n_threads: int) -> np.ndarray:
+    """`design.gram()` of rows that count once, by whole numbers."""
+    out = np.empty((design.n_coef, design.n_coef))
+    n_pairs = design.n_features * (design.n_features + 1) // 2
+    over_ranges(
+        kernels().cross_counts,
+        n_pairs,
+        n_threads if n_pairs * design.n_rows >= 200_000 else 1,
+        *(design.codes, design.offsets, np.arange(design.n_features), design.offsets, out),
+        per_call=max(1, MAX_ENTRIES_PER_CALL // max(design.n_rows, 1)),
+    )
+    return out
+
+
+def gram_pays(objective: RowObjective) -> bool:
+    """Whether a fit from the cross-tabulation is expected to take less time than one over the rows."""
+    tables, n_rows = objective.tables, objective._n_rows
+    if not objective.has_many_rows or objective.loss.name != "squared_error":
+        return False
+    if 8 * tables.n_coef**2 > MAX_GRAM_BYTES:
+        return False
+    n_pairs = tables.n_tables * (tables.n_tables + 1) / 2
+    per_pair = NS_PER_PAIR if _has_equal_weights(objective) else NS_PER_WEIGHTED_PAIR
+    by_gram = n_rows * n_pairs * per_pair + NS_PER_GRAM_ENTRY * tables.n_coef**2
+    return by_gram < n_rows * tables.n_tables * NS_OF_A_FIT_BY_ROWS
+
+
+def _has_equal_weights(objective: RowObjective) -> bool:
+    first = objective._blocks[0].v[0]
+    return all(bool((block.v == first).all()) for block in objective._blocks)
+
+
+def gram_objective(objective: RowObjective) -> GramObjective:
+    """The same problem from its sums: one pass of n_tables (n_tables + 1) / 2 columns."""
+    is_weighted, blocks = not _has_equal_weights(objective), objective._blocks
+    targets = [block.y if block.offset is None else block.y - block.offset for block in blocks]
+    weighted = sum(float(np.sum(block.v * y)) for block, y in zip(blocks, targets, strict=True))
+    origin = weighted / sum(float(np.sum(block.v)) for block in blocks)
+    sums = added(
+        GramSums.of(block.design, y, block.v if is_weighted else None, origin=origin, n_threads=objective.n_threads)
+        for block, y in zip(blocks, targets, strict=True)
+    )
+    n_tables = objective.tables.n_tables
+    objective.work.columns_read += n_tables * (n_tables + 1) // 2
+    condensed = GramObjective(
+        sums, objective.tables, objective.loss, n_total=objective.n_total, n_threads=objective.n_threads
+    )
+    condensed.has_many_rows = objective.has_many_rows
+    condensed.screening_pays = objective.screening_pays
+    return condensed
+
+
+@dataclass(frozen=True, eq=False)
+class _MergedBins(Handle):
+    """Groups of bins, and for each table the matrix that adds its bins up to groups; None where groups are bins."""
+
+    groups: Groups
+    adders: list[np.ndarray | None]
+
+
+_NOTHING = Handle()
+
+
+class GramObjective(TableAnswers):
+    """The squared error of a `RowObjective`, from sums; an `Objective` for as long as nobody asks about single rows.
+
+    Parameters
+    ----------
+    sums : GramSums
+    tables : Tables
+    loss : the squared error
+    n_total : float
+        n, the sum of the sample weights.
+    """
+
+    has_many_rows = True
+    weighs_little = False
+    screening_pays = True
+    has_values = False
+    constant_curvature = 1.0
+
+    def __init__(self, sums: GramSums, tables: Tables, loss: Loss, *, n_total: float, n_threads: int = 1):
+        super().__init__(tables, loss, n_outputs=1, n_total=n_total, n_threads=n_threads)
+        self._gram, self._weight = sums.gram, sums.weight  # the one thing that is too large to scale
+        self._target, self._masses = sums.target / sums.weight, sums.bin_weights / sums.weight
+        self._product: tuple[np.ndarray | None, np.ndarray | None] = None, None
+        self._y, self._y_squared, self._origin = sums.y / sums.weight, sums.y_squared / sums.weight, sums.origin
+
+    @property
+    def constant_loss(self) -> float:
+        return 0.5 * (self._y_squared - self._y**2)
+
+    def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
+        bins = self.tables.bins_of(support)
+        intercept = self._y - float(self._masses[bins] @ f[bins])  # about the origin
+        product = self._times(f, support)
+        quadratic = float(f[bins] @ (product[bins] - 2 * self._target[bins]))
+        # With the intercept c at its optimum E[(y - c - Xf)^2] = E[y^2] - 2 E[y Xf] + E[(Xf)^2] - c^2.
+        loss = 0.5 * (self._y_squared + quadratic - intercept**2)
+        return Point(f, support, intercept + self._origin, max(loss, 0.0), _NOTHING)
+
+    def residuals(self, point: Point) -> Handle:
+        self.work.gradients += 1
+        return _NOTHING
+
+    def gradient(self, point: Point, tables: np.ndarray | None = None, residuals: Handle | None = None) -> np.ndarray:
+        if residuals is None:
+            self.residuals(point)
+        product = self._times(point.f, point.support)
+        sums = self._target - (point.intercept - self._origin) * self._masses - product
+        gradient = self.as_gradient(sums, np.arange(self.tables.n_tables))
+        if tables is not None and len(tables) < self.tables.n_tables:
+            others = np.ones(len(gradient), dtype=bool)
+            others[self.tables.bins_of(tables)] = False
+            gradient[others] = 0.0
+        return gradient
+
+    def drift(self, residuals: Handle, other: Handle, rounding: float) -> np.ndarray:
+        """Unbounded: every column is there at no price, and none need be judged."""
+        return np.full(1, np.inf)
+
+    def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> Handle | None:
+        """That of squared error is the same in every row: nothing to compute, and a parabola above gains nothing."""
+        return None if majorize else _NOTHING
+
+    def curvature_sums(
+        self, point: Point, tables: np.ndarray, majorize: bool = False, curvature: Handle | None = None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        if majorize:
+            return None
+        by_bin, bins = np.zeros_like(self._masses), self.tables.bins_of(tables)
+        by_bin[bins] = self._masses[bins]
+        return by_bin, np.float64(1.0)
+
+    def still_serves(self, curvature: Handle, other: Handle) -> bool:
+        return True
+
+    def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
+        return EXACT
+
+    def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> _MergedBins:
+        adders: list[np.ndarray | None] = []
+        for table, n_groups in zip(groups.tables, groups.n_groups, strict=True):
+            of_bin = groups.of_bin[groups.bins(table)]
+            is_same = n_groups == len(of_bin) and np.array_equal(of_bin, np.arange(n_groups))
+            adders.append(None if is_same else (np.arange(n_groups)[:, None] == of_bin).astype(np.float64))
+        return _MergedBins(groups, adders)
+
+    def hessian(self, point: Point, merged: _MergedBins, curvature: Handle, output: int = 0) -> Hessian:
+        groups, adders = merged.groups, merged.adders
+        matrix = np.empty((groups.offsets[-1], groups.offsets[-1]))
+        bins = [groups.bins(table) for table in groups.tables]
+        where = [slice(a, b) for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
+        for t in range(len(bins)):
+            for u in range(t, len(bins)):
+                block = self._gram[bins[t], bins[u]]
+                block = block if adders[t] is None else adders[t] @ block
+                block = (block if adders[u] is None else block @ adders[u].T) / self._weight
+                matrix[where[t], where[u]], matrix[where[u], where[t]] = block, block.T
+        return Hessian(matrix, np.diagonal(matrix), 1.0)
+
+    def hessian_times(self, point: Point, curvature: Handle, tables: np.ndarray):
+        bins = self.tables.bins_of(tables)
+        return lambda f: self._times(f, tables) - self._masses * float(self._masses[bins] @ f[bins])
+
+    def dispersion(self, point: Point, df: float = 1.0) -> float:
+        return 2 * point.loss * self.n_total / max(self.n_total - df, 1.0)
+
+    def sample(self, share: float) -> None:
+        """None: a fit from sums needs no head start."""
+
+    def representative(self) -> GramObjective:
+        return self
+
+    def condensed(self) -> GramObjective:
+        return self
+
+    def _times(self, f: np.ndarray, tables: np.ndarray) -> np.ndarray:
+        """X' V X f, of tables that are zero but for some. A point and its gradient share it."""
+        if self._product[0] is not f:
+            product, offsets = np.zeros(len(f)), self.tables.offsets
+            for j in tables:
+                bins = slice(offsets[j], offsets[j + 1])
+                product += f[bins] @ self._gram[bins]
+            self._product = f, product / self._weight
+        return self._product[1]

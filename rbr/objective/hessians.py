@@ -1,0 +1,146 @@
+"""Hessians over merged bins: exact ones, and rough ones that cost a small part.
+
+With many rows, or where lines have more cells between them than there are entries, a rough Hessian serves a Newton
+step, which still gains a digit or more: the gradient and the test of descent are always exact. Blocks between tables
+are those of a sample of rows, scaled to the diagonal of all rows; each table's own block is that of all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian
+from rbr.parallel import over_ranges
+
+# A Hessian is rough above this many rows, or where it has more cells than this and than there are entries.
+ROUGH_FROM_ROWS = 50_000
+ROUGH_FROM_CELLS = 1 << 20
+# Between tables the bins of a line are taken together to this many groups, which is off by a sixty-fourth; to half as
+# many where a sample of rows is off by more.
+LINE_GROUPS = 8
+# A sample has at least this many rows, and this many for each unknown: it is off by about sqrt(unknowns / rows).
+HESSIAN_ROWS = 1 << 15
+HESSIAN_ROWS_PER_UNKNOWN = 64
+# Groups with this many sampled rows are shrunk by half.
+FEW_ROWS = 10
+# A rough Hessian serves again while the curvature of the rows has moved by at most this part of itself.
+STALE = 0.02
+# Below this many pairs of entries a second thread does not pay.
+MIN_PAIRS_PER_THREAD = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature(Handle):
+    """v_i times the second derivative of row i's loss, or that of a parabola above it, of each block."""
+
+    by_row: list[np.ndarray]
+    is_majorized: bool
+
+    @cached_property
+    def total(self) -> np.ndarray:
+        """Its sum over the rows, by output."""
+        total = self.by_row[0].sum(axis=0)
+        for part in self.by_row[1:]:
+            total = total + part.sum(axis=0)
+        return total
+
+    def of_output(self, output: int) -> list[np.ndarray]:
+        return [a if a.ndim == 1 else np.ascontiguousarray(a[:, output]) for a in self.by_row]
+
+    def is_near(self, other: Curvature) -> bool:
+        """Whether a Hessian that was built from the other one serves here."""
+        if self.is_majorized != other.is_majorized or [len(a) for a in self.by_row] != [len(a) for a in other.by_row]:
+            return False
+        moved = sum(float(np.abs(a - b).sum()) for a, b in zip(self.by_row, other.by_row, strict=True))
+        return moved <= STALE * float(other.total)
+
+
+@dataclass(frozen=True, eq=False)
+class Merged(Handle):
+    """The codes of each block, of all rows or of a sample, after their bins were merged into groups."""
+
+    groups: Groups
+    accuracy: Accuracy
+    codes: list[np.ndarray]
+
+
+def accuracy(n_rows: int, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
+    """Which accuracy pays for the Hessian of a fit."""
+    n_entries = n_rows * n_tables * (n_tables + 1) // 2
+    if n_rows <= ROUGH_FROM_ROWS and n_groups**2 <= max(n_entries, ROUGH_FROM_CELLS):
+        return EXACT
+    n_sampled = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * n_unknowns)
+    if 2 * n_sampled > n_rows:
+        return Accuracy(True, LINE_GROUPS)
+    return Accuracy(True, LINE_GROUPS // 2, n_sampled)
+
+
+def merged_codes(design: BinnedMatrix, groups: Groups, rows: np.ndarray | None) -> np.ndarray:
+    """The codes of some tables, of all rows or a sample, after their bins were merged."""
+    dtype = np.uint8 if groups.n_groups.max(initial=0) <= 255 else np.uint16
+    codes = np.empty((len(groups.tables), design.n_rows if rows is None else len(rows)), dtype=dtype)
+    for row, j, n in zip(codes, groups.tables, groups.n_groups, strict=True):
+        table = np.append(groups.of_bin[design.offsets[j] : design.offsets[j + 1]], n).astype(dtype)
+        np.take(table, design.codes[j] if rows is None else design.codes[j, rows], out=row, mode="clip")
+    return codes
+
+
+def cross_tabulation(codes: np.ndarray, offsets: np.ndarray, weights: np.ndarray, n_threads: int) -> np.ndarray:
+    """The weight of the rows that two groups share, for all pairs."""
+    n_tables, n_rows = codes.shape
+    out = np.empty((offsets[-1], offsets[-1]))
+    n_pairs = n_tables * (n_tables + 1) // 2
+    over_ranges(
+        kernels().gram,
+        n_pairs,
+        n_threads if n_pairs * n_rows >= MIN_PAIRS_PER_THREAD else 1,
+        *(codes, offsets, np.arange(n_tables), weights, offsets, out),
+        per_call=max(1, MAX_ENTRIES_PER_CALL // max(n_rows, 1)),
+    )
+    return out
+
+
+def rough(
+    matrix: np.ndarray, total: float, by_bin: np.ndarray, of_all: float, merged: Merged, by_row: list[np.ndarray]
+) -> Hessian:
+    """A sample's cross-tabulation (used up) with the diagonal and the total of all rows.
+
+    What the sample says of the blocks between tables are correlations; those of a group that it hardly saw shrink, and
+    a rare piece moves by its own curvature. It is a scaling from both sides and something added to the diagonal, so it
+    stays positive semi-definite.
+    """
+    by_group = np.diagonal(matrix).copy()
+    if merged.accuracy.n_sampled is not None:
+        by_group *= _scale_to_all_rows(matrix, by_bin, merged, by_row)
+    coupling = by_group * np.sqrt(of_all / max(total, 1e-300))
+    return Hessian(matrix, coupling, of_all, by_bin)
+
+
+def _scale_to_all_rows(matrix: np.ndarray, by_bin: np.ndarray, merged: Merged, by_row: list[np.ndarray]) -> np.ndarray:
+    """Give a sample's cross-tabulation the diagonal of all rows, in place; the factors of its rows and columns.
+
+    A group counts by the number of rows that would say as much, all curvatures equal.
+    """
+    groups = merged.groups
+    in_sample = np.diagonal(matrix).copy()
+    in_all, squares = np.empty_like(in_sample), np.zeros_like(in_sample)
+    for t, j in enumerate(groups.tables):
+        first, last = groups.offsets[t], groups.offsets[t + 1]
+        n = last - first
+        bins = groups.bins(j)
+        in_all[first:last] = np.bincount(groups.of_bin[bins], by_bin[bins], minlength=n)[:n]
+        for codes, curvature in zip(merged.codes, by_row, strict=True):
+            squares[first:last] += np.bincount(codes[t], curvature**2, minlength=n)[:n]
+    ratio, n_seen = (
+        np.divide(a, b, out=np.zeros_like(a), where=b > 0) for a, b in ((in_all, in_sample), (in_sample**2, squares))
+    )
+    scale = np.sqrt(ratio * n_seen / (n_seen + FEW_ROWS))
+    matrix *= scale[:, None]
+    matrix *= scale
+    np.fill_diagonal(matrix, in_all)
+    return scale

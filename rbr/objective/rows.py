@@ -1,0 +1,471 @@
+"""The objective over rows in memory, in one block or in several.
+
+Every answer is a sum over rows, so it is the sum of the blocks' answers, in the order of the blocks. Within a block the
+rows are swept in fixed stretches and their sums are added in a fixed order: an answer has the same bits for any number
+of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr.design import BinnedMatrix
+from rbr.losses import BLOCK_ROWS, THREADED_ROWS, Loss, add_to_scores
+from rbr.objective import hessians
+from rbr.objective.common import TableAnswers
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
+from rbr.objective.values import ColumnValues
+from rbr.parallel import over_ranges
+from rbr.sampling import spread_rows
+
+# From here on passes over the rows are what a fit costs.
+MANY_ROWS = 50_000
+# A fit may begin on a sample of at least this many rows.
+MIN_SAMPLE_ROWS = 15_000
+# The dispersion, one number, is estimated from at most this many rows.
+REPRESENTATIVE_ROWS = 20_000
+# The curvature of the constant model, which sets the length of some steps, is that of at most this many rows.
+CURVATURE_ROWS = 1 << 16
+# With fewer rows a column is summed sooner than it is judged by bounds.
+SCREENED_ROWS = 4096
+# Weights with a sum below this part of the number of rows are probably relative ones.
+LITTLE_WEIGHT = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Neighbouring rows of a binned table.
+
+    design : BinnedMatrix of these rows
+    y : as the loss's `validate` returns it
+    v : the sample weights, scaled to sum 1 over all blocks
+    offset : added to the raw scores, or None
+    values : the columns that the design was made of, or None
+    sample_weight : the weights as they were given, or None where every row counts once
+    """
+
+    design: BinnedMatrix
+    y: np.ndarray
+    v: np.ndarray
+    offset: np.ndarray | None = None
+    values: ColumnValues | None = None
+    sample_weight: np.ndarray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.y)
+
+    def at(self, rows: np.ndarray, v: np.ndarray, n_threads: int) -> RowBlock:
+        """Some of the rows, with their own v."""
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return RowBlock(
+            self.design.at(rows, sample_weight=weight, n_threads=n_threads),
+            self.y[rows],
+            v,
+            None if self.offset is None else self.offset[rows],
+            None if self.values is None else self.values.at(rows),
+            weight,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Scores(Handle):
+    """The raw scores of each block."""
+
+    raw: list[np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals(Handle):
+    """v_i times the residual of row i, of each block; each output contiguous."""
+
+    weighted: list[np.ndarray]
+
+
+class _RowsAt:
+    """The rows of all blocks at given scores, as a loss asks them for sums (`rbr.losses.RowSums`)."""
+
+    def __init__(self, blocks: Sequence[RowBlock], scores: Sequence[np.ndarray | None], n_threads: int):
+        self.blocks, self.scores, self.n_threads = blocks, scores, n_threads
+
+    def total(self, sums: Callable[..., np.ndarray]) -> np.ndarray:
+        pairs = zip(self.blocks, self.scores, strict=True)
+        return added(sums(block.y, z, block.v, self.n_threads) for block, z in pairs)
+
+
+def added(parts):
+    """The sum of one or more arrays, in their order."""
+    parts = iter(parts)
+    total = next(parts)
+    for part in parts:
+        total = total + part
+    return total
+
+
+class RowObjective(TableAnswers):
+    """The mean loss of c + X f over weighted rows, minimised over the intercept c; an `Objective`.
+
+    Parameters
+    ----------
+    blocks : sequence of RowBlock
+        With designs on the same bins.
+    loss : Loss
+        Prepared, see `Loss.prepare`.
+    n_outputs : int
+    n_total : float
+        n, the sum of the sample weights.
+    n_threads : int
+    tables : Tables, optional
+        By default those of the first block's design; with several blocks, with the shares of all rows.
+    is_part_of_many : bool
+        Whether these rows stand for many more, so that a fit on them should be as sparing with passes.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[RowBlock],
+        loss: Loss,
+        *,
+        n_outputs: int,
+        n_total: float,
+        n_threads: int = 1,
+        tables: Tables | None = None,
+        is_part_of_many: bool = False,
+    ):
+        tables = tables_of(blocks, n_threads) if tables is None else tables
+        super().__init__(tables, loss, n_outputs=n_outputs, n_total=n_total, n_threads=n_threads)
+        self._blocks = tuple(blocks)
+        self._n_rows = sum(block.n_rows for block in self._blocks)
+        self._is_part_of_many = is_part_of_many
+
+    # What there is -------------------------------------------------------------------------------------------
+
+    @property
+    def has_many_rows(self) -> bool:
+        return self._is_part_of_many or self._n_rows > MANY_ROWS
+
+    @property
+    def weighs_little(self) -> bool:
+        return self.n_total < LITTLE_WEIGHT * self._n_rows
+
+    @property
+    def screening_pays(self) -> bool:
+        return self._n_rows >= SCREENED_ROWS
+
+    @property
+    def has_values(self) -> bool:
+        return all(block.values is not None for block in self._blocks)
+
+    def _at(self, scores: Sequence[np.ndarray | None]) -> _RowsAt:
+        return _RowsAt(self._blocks, scores, self.n_threads)
+
+    @cached_property
+    def _at_offsets(self) -> _RowsAt:
+        return self._at([block.offset for block in self._blocks])
+
+    @property
+    def _has_offset(self) -> bool:
+        return self._blocks[0].offset is not None
+
+    @cached_property
+    def _constant_intercept(self) -> float | np.ndarray:
+        return self.loss.constant_start_of(self._at_offsets, self._has_offset, self.n_outputs)
+
+    @cached_property
+    def constant_loss(self) -> float:
+        return self.loss.constant_value_of(self._at_offsets, self._constant_intercept, self._has_offset)
+
+    @cached_property
+    def constant_curvature(self) -> float:
+        of_blocks, weight = [], 0.0
+        for block, rows in zip(self._blocks, self._spread(CURVATURE_ROWS), strict=True):
+            y, v = block.y[rows], block.v[rows]
+            raw = np.zeros(len(y) if self.n_outputs == 1 else (len(y), self.n_outputs)) + self._constant_intercept
+            raw += 0.0 if block.offset is None else block.offset[rows]
+            of_blocks.append(self.loss.curvature(y, raw, v=v).sum(axis=0))
+            weight += float(v.sum())
+        return max(float(np.max(added(of_blocks) / weight)), 1e-300)
+
+    # Points and gradients ------------------------------------------------------------------------------------
+
+    def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
+        raws = self._row_sums(f, support)
+        for block, raw in zip(self._blocks, raws, strict=True):
+            if block.offset is not None:
+                raw += block.offset
+        rows, value = self._at(raws), None
+        if start is None and not len(support):
+            intercept = self._constant_intercept
+        else:
+            intercept, value = self.loss.settle_of(rows, self._constant_intercept if start is None else start)
+        for raw in raws:
+            add_to_scores(raw, intercept, self.n_threads)
+        if value is None:
+            value = float(rows.total(self._value)[0])
+        return Point(f, support, intercept, value, Scores(raws))
+
+    def _value(self, y, z, v, n_threads) -> np.ndarray:
+        return np.array([self.loss.value(y, z, v, n_threads)])
+
+    def residuals(self, point: Point) -> Residuals:
+        self.work.gradients += 1
+        weighted = []
+        for block, raw in zip(self._blocks, point.handle.raw, strict=True):
+            out = np.empty(raw.shape, order="F")
+            weighted.append(self.loss.residual(block.y, raw, out, v=block.v, n_threads=self.n_threads))
+        return Residuals(weighted)
+
+    def gradient(
+        self, point: Point, tables: np.ndarray | None = None, residuals: Residuals | None = None
+    ) -> np.ndarray:
+        tables = np.arange(self.tables.n_tables) if tables is None else tables
+        residuals = self.residuals(point) if residuals is None else residuals
+        return self.as_gradient(self._bin_sums(residuals.weighted, tables), tables)
+
+    def drift(self, residuals: Residuals, other: Residuals, rounding: float) -> np.ndarray:
+        squares = added(
+            self._squared_distances(*of_block)
+            for of_block in zip(residuals.weighted, other.weighted, self._blocks, strict=True)
+        )
+        distance, size = np.sqrt(squares)
+        return distance + rounding * size
+
+    def _squared_distances(self, one: np.ndarray, other: np.ndarray, block: RowBlock) -> np.ndarray:
+        """For each output sum v (r - r')^2 and sum v r^2."""
+        squares = np.empty((2, self.n_outputs))
+        sums = np.empty((-(-block.n_rows // BLOCK_ROWS), 2))
+        n_threads = self.n_threads if block.n_rows >= THREADED_ROWS else 1
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
+            for c, (a, b) in enumerate(zip(np.atleast_2d(one.T), np.atleast_2d(other.T), strict=True)):
+                over_ranges(kernels().squared_distances, len(sums), n_threads, a, b, block.v, sums)
+                squares[:, c] = sums.sum(axis=0)
+        return squares
+
+    def dispersion(self, point: Point, df: float = 1.0) -> float:
+        return self.loss.dispersion_of(self._at(point.handle.raw), self.n_total, df)
+
+    def _row_sums(self, f: np.ndarray, tables: np.ndarray) -> list[np.ndarray]:
+        """X @ f over some tables, of each block."""
+        self.work.columns_read += len(tables)
+        return [block.design.matvec(f, features=tables, n_threads=self.n_threads) for block in self._blocks]
+
+    def _bin_sums(self, values: Sequence[np.ndarray], tables: np.ndarray) -> np.ndarray:
+        """X.T @ values over some tables, zero elsewhere."""
+        self.work.columns_read += len(tables)
+        pairs = zip(self._blocks, values, strict=True)
+        return added(block.design.rmatvec(a, features=tables, n_threads=self.n_threads) for block, a in pairs)
+
+    # Curvature -----------------------------------------------------------------------------------------------
+
+    def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> hessians.Curvature | None:
+        """v_i times the second derivative of the loss in row i; of a sample with v scaled to sum 1 over it."""
+        chosen = [slice(None)] * len(self._blocks) if accuracy.n_sampled is None else self._spread(accuracy.n_sampled)
+        scale = 1.0
+        if accuracy.n_sampled is not None:
+            scale = sum(float(block.v[rows].sum()) for block, rows in zip(self._blocks, chosen, strict=True))
+        by_row = []
+        for block, raw, rows in zip(self._blocks, point.handle.raw, chosen, strict=True):
+            y, z, v = block.y[rows], raw[rows], block.v[rows]
+            v = v if accuracy.n_sampled is None else v / scale
+            if not majorize:
+                by_row.append(self.loss.curvature(y, z, v=v, n_threads=self.n_threads))
+                continue
+            curvature = self.loss.majorized_curvature(y, z)
+            if curvature is None:
+                return None
+            curvature.T[...] *= v
+            by_row.append(curvature)
+        return hessians.Curvature(by_row, majorize)
+
+    def curvature_sums(
+        self,
+        point: Point,
+        tables: np.ndarray,
+        majorize: bool = False,
+        curvature: hessians.Curvature | None = None,
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        curvature = self.curvature(point, majorize) if curvature is None else curvature
+        if curvature is None:
+            return None
+        return self._bin_sums(curvature.by_row, tables), curvature.total
+
+    def still_serves(self, curvature: hessians.Curvature, other: hessians.Curvature) -> bool:
+        return curvature.is_near(other)
+
+    def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
+        return hessians.accuracy(self._n_rows, n_tables, n_groups, n_unknowns)
+
+    def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> hessians.Merged:
+        chosen = [None] * len(self._blocks) if accuracy.n_sampled is None else self._spread(accuracy.n_sampled)
+        codes = [
+            hessians.merged_codes(block.design, groups, rows) for block, rows in zip(self._blocks, chosen, strict=True)
+        ]
+        self.work.columns_read += len(groups.tables) * sum(c.shape[1] for c in codes) / self._n_rows
+        return hessians.Merged(groups, accuracy, codes)
+
+    def hessian(self, point: Point, merged: hessians.Merged, curvature: hessians.Curvature, output: int = 0) -> Hessian:
+        by_row = curvature.of_output(output)
+        matrix = added(
+            hessians.cross_tabulation(codes, merged.groups.offsets, weights, self.n_threads)
+            for codes, weights in zip(merged.codes, by_row, strict=True)
+        )
+        n_tables = len(merged.groups.tables)
+        n_looked_at = sum(len(a) for a in by_row)
+        self.work.columns_read += n_tables * (n_tables + 1) // 2 * n_looked_at / self._n_rows
+        total = float(added(a.sum() for a in by_row))
+        if not merged.accuracy.is_rough:
+            return Hessian(matrix, np.diagonal(matrix), total)
+        whole = curvature if merged.accuracy.n_sampled is None else None
+        by_bin, of_all = self.curvature_sums(point, merged.groups.tables, curvature.is_majorized, whole)
+        return hessians.rough(matrix, total, by_bin, float(of_all), merged, by_row)
+
+    def hessian_times(self, point: Point, curvature: hessians.Curvature, tables: np.ndarray):
+        if self.n_outputs == 1 or curvature.is_majorized:
+            total = np.maximum(curvature.total, 1e-300)
+
+            def of_tables(f):
+                raws = self._row_sums(f, tables)
+                pairs = list(zip(curvature.by_row, raws, strict=True))
+                mean = added((c * raw).sum(axis=0) for c, raw in pairs) / total
+                return self._bin_sums([c * (raw - mean) for c, raw in pairs], tables)
+
+            return of_tables
+        return self._softmax_hessian_times(point, tables)
+
+    def _softmax_hessian_times(self, point: Point, tables: np.ndarray):
+        """Raw predictions d_i give v_i H_i (d_i - c), with H_i the Hessian of row i and c the intercepts' answer."""
+        of_loss = [self.loss.hessian(block.y, raw) for block, raw in zip(self._blocks, point.handle.raw, strict=True)]
+
+        def of_rows(raws):
+            out = []
+            for block, of, raw in zip(self._blocks, of_loss, raws, strict=True):
+                weighted = of(raw)
+                weighted.T[...] *= block.v
+                out.append(weighted)
+            return out
+
+        # What the intercepts take away is known by bin, so every call has one product over the rows instead of two.
+        by_bin, of_intercept = [], []
+        for unit in np.eye(self.n_outputs):
+            weighted = of_rows([np.broadcast_to(unit, raw.shape) for raw in point.handle.raw])
+            by_bin.append(self._bin_sums(weighted, tables))
+            of_intercept.append(added(w.sum(axis=0) for w in weighted))
+        # Adding one number to all outputs changes nothing: an eigenvalue of 0, and rounding must not pass for more.
+        inverse = np.linalg.pinv(np.stack(of_intercept), rcond=1e-10, hermitian=True)
+
+        def of_tables(f):
+            weighted = of_rows(self._row_sums(f, tables))
+            answer = inverse @ added(w.sum(axis=0) for w in weighted)
+            return self._bin_sums(weighted, tables) - sum(c * b for c, b in zip(answer, by_bin, strict=True))
+
+        return of_tables
+
+    # Other objectives ----------------------------------------------------------------------------------------
+
+    def sample(self, share: float) -> RowObjective | None:
+        n_sampled = int(self._n_rows * share)
+        if n_sampled < MIN_SAMPLE_ROWS:
+            return None
+        sample = self._over(n_sampled, is_part_of_many=True)
+        try:
+            self.loss.validate(np.concatenate([block.y for block in sample._blocks]))
+        except ValueError:  # a class has no row in it
+            return None
+        return sample
+
+    def representative(self) -> RowObjective:
+        return self if self._n_rows <= REPRESENTATIVE_ROWS else self._over(REPRESENTATIVE_ROWS)
+
+    def _over(self, n_sampled: int, **options) -> RowObjective:
+        """The same loss over a sample of rows, see `spread_rows`; n is that of the sample."""
+        chosen = self._spread(n_sampled)
+        weights = [block.v[rows] for block, rows in zip(self._blocks, chosen, strict=True)]
+        share = sum(v.sum() for v in weights)
+        blocks = [
+            block.at(rows, v / share, self.n_threads)
+            for block, rows, v in zip(self._blocks, chosen, weights, strict=True)
+        ]
+        return self._with(blocks, self.n_total * share, **options)
+
+    def _with(self, blocks: Sequence[RowBlock], n_total: float, **options) -> RowObjective:
+        """The same loss over other rows."""
+        same = {"n_outputs": self.n_outputs, "n_threads": self.n_threads}
+        return RowObjective(blocks, self.loss, n_total=n_total, **same, **options)
+
+    def _spread(self, n_sampled: int) -> list:
+        """For each block the rows of a sample of all, or all of them if they are no more."""
+        if n_sampled >= self._n_rows:
+            return [slice(None)] * len(self._blocks)
+        rows = spread_rows(self._n_rows, n_sampled)
+        if len(self._blocks) == 1:
+            return [rows]
+        starts = np.cumsum([0, *(block.n_rows for block in self._blocks)])
+        places = np.searchsorted(rows, starts)
+        return [rows[a:b] - start for a, b, start in zip(places[:-1], places[1:], starts[:-1], strict=True)]
+
+    def condensed(self) -> Objective:
+        from rbr.objective.gram import gram_objective, gram_pays
+
+        return gram_objective(self) if gram_pays(self) else self
+
+    # What a finished fit asks ---------------------------------------------------------------------------------
+
+    def changes(self, point: Point):
+        from rbr.objective.changes import RowChanges
+
+        return RowChanges(self, point)
+
+    def bags(self, n_ways: int, share: float, random_state: Any):
+        from rbr.objective.bags import RowBags
+
+        return RowBags(self, n_ways, share, random_state)
+
+    def better_edges(self, point: Point, cuts) -> dict[int, tuple[float, np.ndarray]]:
+        from rbr.objective.cuts import better_edges
+
+        self._check_values("better_edges")
+        return better_edges(self, point, cuts)
+
+    def rebin(self, edges: Mapping[int, np.ndarray]) -> RowObjective:
+        from rbr.objective.cuts import rebinned
+
+        self._check_values("rebin")
+        return self._with(rebinned(self._blocks, edges), self.n_total)
+
+    def line_gradient(self, point: Point, tables: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+        from rbr.objective.lines import line_gradient
+
+        self._check_values("line_gradient")
+        return line_gradient(self, point, tables, anchors)
+
+    def line_hessian(
+        self, point: Point, groups: Groups, anchors: np.ndarray, majorize: bool = False, output: int = 0
+    ) -> Hessian | None:
+        from rbr.objective.lines import line_hessian
+
+        self._check_values("line_hessian")
+        return line_hessian(self, point, groups, anchors, majorize, output)
+
+    def _check_values(self, asked: str) -> None:
+        if not self.has_values:
+            raise ValueError(f"{asked} needs the values of the columns: make the objective with X, the training table")
+
+
+def tables_of(blocks: Sequence[RowBlock], n_threads: int = 1) -> Tables:
+    """The tables of blocks of rows; the shares of their bins are those among all rows."""
+    tables = Tables.of(blocks[0].design)
+    if len(blocks) == 1:
+        return tables
+    everything = np.arange(tables.n_tables)
+    sums = added(block.design.rmatvec(block.v, features=everything, n_threads=n_threads) for block in blocks)
+    totals = np.repeat(np.add.reduceat(sums, tables.offsets[:-1]), tables.n_bins)
+    uniform = np.repeat(1.0 / tables.n_bins, tables.n_bins)
+    shares = np.divide(sums, totals, out=uniform.copy(), where=totals > 0)
+    is_uniform = blocks[0].design.weights_kind == "uniform"
+    return replace(tables, shares=shares, weights=uniform if is_uniform else shares)

@@ -1,0 +1,368 @@
+"""The default solver: propose, refit, accept, move, finish.
+
+(1) A proximal step from the current tables proposes features and pieces. (2) Newton's method refits within them.
+(3) The result replaces the current tables only if the objective falls; otherwise the step is halved. (4) When no step
+proposes anything that pays, single moves are tried (rbr.solvers.moves): jumps to better places and, where a limit on
+the features binds, an unused feature in the place of a used one. (5) The fit is finished when none of them pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+
+from rbr.constraints import BoundConstraints, Prox
+from rbr.objective.protocol import Point
+from rbr.solvers.moves import entries, resegmented, shifts, swaps
+from rbr.solvers.options import Ending, RunOptions
+from rbr.solvers.problem import Problem
+from rbr.solvers.proposal import NONE, Proposal
+from rbr.solvers.refit import norm
+from rbr.solvers.screening import ScreenedGradient
+from rbr.solvers.solution import Recorder
+from rbr.solvers.start import Start
+
+# New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and enough
+# that separable classes, whose loss has no minimum, come to an end.
+DESCENT = 1e-10
+MAX_STEP_HALVINGS = 12
+NEWTON_PER_PROPOSAL = 2
+NEWTON_PER_MOVE = 4
+NEWTON_TO_FINISH = 12
+# Above this ratio of residual to noise dispersion, features are still missing.
+SIGNAL_LEFT = 1.5
+# At the start every table can explain much of y alone; let this many in at first, then twice as many each time.
+FIRST_FEATURES = 4
+SHIFTS_TRIED = 1
+# Where rows are few and columns many, a fit keeps to this many columns, or this part of them, that promise most.
+MIN_CANDIDATES, CANDIDATE_SHARE = 256, 1 / 16
+
+
+class Candidates:
+    """The columns that are searched for pieces until they have no more to offer; then all are searched once.
+
+    Where rows are few no column is left out by bounds (rbr.solvers.screening), and where columns are many besides,
+    nearly all of a fit went into searches in columns of noise. The nets of one search of all columns tell which promise
+    most.
+    """
+
+    def __init__(self, problem: Problem):
+        n_features = problem.constraints.n_features
+        self.n_kept = max(MIN_CANDIDATES, round(CANDIDATE_SHARE * n_features))
+        self.is_worthwhile = 2 * self.n_kept < n_features and not problem.screen.pays
+        self._others = NONE  # columns that are left out
+
+    def others(self, point: Point) -> np.ndarray:
+        """The columns that are left out at a point: none that it uses."""
+        return np.setdiff1d(self._others, point.support, assume_unique=True)
+
+    def choose(self, problem: Problem, found: Prox) -> None:
+        """Keep the columns that gained most in a search of all."""
+        if self.is_worthwhile:
+            forced = problem.constraints.forced
+            is_other = ~forced if forced.sum() < self.n_kept else np.ones(len(forced), dtype=bool)
+            is_other[np.argsort(-found.nets, kind="stable")[: self.n_kept]] = False
+            is_other[found.support] = False
+            self._others = np.flatnonzero(is_other)
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """Something to refit, and what it must gain.
+
+    proposal : tables and pieces; None for more digits of the tables that are there
+    n_newton : Newton steps at most
+    at_least : by how much the objective must fall
+    enough : a refit ends when the next step can be expected to gain less
+    """
+
+    proposal: Proposal | Prox | None
+    n_newton: int
+    at_least: float
+    enough: float = 0.0
+
+
+@dataclass(eq=False)
+class State:
+    """A fit between two iterations, and what the current iteration has found out."""
+
+    problem: Problem
+    options: RunOptions
+    recorder: Recorder
+    candidates: Candidates
+    point: Point
+    labels: np.ndarray
+    value: float
+    longest_step: float
+    step: float
+    least_descent: float
+    # A fit that comes from a sample has its features: their pieces are settled before other columns are read.
+    pieces_first: bool
+    pieces_settled: bool = False  # no other pieces paid, and nothing has changed since but digits
+    # Of the current iteration:
+    gradient: ScreenedGradient = field(init=False)
+    residual: float = np.inf
+    is_still: bool = False  # the step at hand changes nothing
+    is_recorded: bool = False
+    is_last: bool = False
+    stopped: bool = False  # by the callback
+    searched: Proposal | None = None  # the used tables' pieces, searched again
+    was_searched: bool = False
+    refused: list[np.ndarray] = field(default_factory=list)  # labels of steps that did not pay
+    pieces_pay: bool = True
+    least_gain: float = 0.0
+    allowed: BoundConstraints = field(init=False)
+    growing: BoundConstraints = field(init=False)
+    others: np.ndarray = field(init=False)
+
+    @classmethod
+    def begin(cls, problem: Problem, start: Start, options: RunOptions, recorder, candidates) -> State:
+        candidates = Candidates(problem) if candidates is None else candidates
+        step = problem.natural_step if options.step is None else options.step
+        point, labels = start()
+        value = problem.value(point, labels)
+        is_from_sample = problem.objective.has_many_rows and len(point.support) > 0
+        pieces_first = is_from_sample and problem.dispersion_ratio(point) <= SIGNAL_LEFT
+        least_descent = DESCENT * abs(value)
+        return cls(
+            *(problem, options, recorder, candidates, point, labels, value, step, step, least_descent, pieces_first)
+        )
+
+    def look(self, is_last: bool) -> None:
+        """Begin an iteration: the gradient here, and which columns a step may use."""
+        problem, constraints = self.problem, self.problem.constraints
+        self.gradient = problem.screen.move_to(self.point)
+        self.is_last, self.is_recorded = is_last, False
+        self.searched, self.was_searched, self.refused = None, False, []
+        self.least_gain = problem.least_gain(self.value)
+        self.pieces_pay, self.pieces_settled = not self.pieces_settled, False
+        self.others = self.candidates.others(self.point)
+        self.allowed = constraints.excluding(self.others) if len(self.others) else constraints
+        self.growing = self.allowed.with_max_features(_at_a_time(constraints, self.point))
+
+    @property
+    def tolerance(self) -> float:
+        """A change of the tables that is none."""
+        return self.options.tol * max(norm(self.point.f, self.problem.constraints.weights), 1e-12)
+
+    def record(self) -> None:
+        """Once in an iteration: a row of the history, which the callback sees."""
+        if not self.is_recorded:
+            self.is_recorded = True
+            args = self.point, self.labels, self.step, self.residual, self.gradient.n_read
+            self.stopped = self.recorder.record(*args)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this iteration may not change anything."""
+        return self.stopped or self.is_last
+
+    def take(self, attempt: Attempt, trial: tuple[Point, np.ndarray, float]) -> None:
+        """Go on from what was accepted, with a longer step."""
+        gain = self.value - trial[-1]
+        self.pieces_settled = attempt.proposal is None and not self.pieces_pay and gain < self.least_gain
+        self.point, self.labels, self.value = trial
+        self.step = min(2 * self.step, self.longest_step)
+
+
+def run_auto(
+    problem: Problem, start: Start, options: RunOptions, recorder: Recorder, candidates: Candidates | None = None
+) -> Ending:
+    """Propose by a proximal step, refit, accept if the objective falls; then single moves; finish."""
+    state = State.begin(problem, start, options, recorder, candidates)
+    for iteration in range(options.max_iter + 1):
+        state.look(is_last=iteration == options.max_iter)
+        accepted = first_accepted(state, propose(state))
+        if state.is_over:
+            break
+        if accepted is None and options.with_moves:
+            accepted = first_accepted(state, move(state))
+        if accepted is None:
+            break
+        state.take(*accepted)
+    return finish(state)
+
+
+def first_accepted(state: State, attempts: Iterator[Attempt]):
+    """The first attempt whose refit is accepted, with what it found; None if none is."""
+    for attempt in attempts:
+        trial = refit(state, attempt)
+        if accept(state, attempt, trial):
+            return attempt, trial
+    return None
+
+
+def propose(state: State) -> Iterator[Attempt]:
+    """Step 1: what proximal steps propose, each half as long as the one before, and what the used tables could be."""
+    if state.pieces_first and not state.is_last:
+        yield from pieces_before_columns(state)
+        if state.is_over:
+            return
+    for halving in range(MAX_STEP_HALVINGS + 1):
+        found = proximal_step(state)
+        state.record()
+        if state.is_still or state.is_over or halving == MAX_STEP_HALVINGS:
+            return
+        if halving == 0:
+            yield from careful_step(state)
+            yield from pieces_searched_again(state, found)
+        yield from as_found(state, found)
+        state.step /= 2
+
+
+def refit(state: State, attempt: Attempt) -> tuple[Point, np.ndarray, float]:
+    """Step 2: (point, labels, value) after Newton steps within the proposed pieces."""
+    problem, point = state.problem, state.point
+    # With many rows a refit ends as soon as the next iteration's step would change nothing.
+    share_of_tol = 0.5 if problem.objective.has_many_rows else 0.1
+    until = {
+        "n_newton": attempt.n_newton,
+        "target": state.value - attempt.at_least,
+        "enough": attempt.enough,
+        "step": state.longest_step,
+        "tol": share_of_tol * state.options.tol,
+    }
+    if attempt.proposal is not None:
+        return problem.improve(attempt.proposal, point.intercept, **until)
+    known = replace(point, gradient=state.gradient.of_used)
+    return problem.refitted(lambda: known, point.support, state.labels, **until)
+
+
+def accept(state: State, attempt: Attempt, trial: tuple[Point, np.ndarray, float]) -> bool:
+    """Step 3: whether the objective falls by what the attempt must gain."""
+    return trial[-1] < state.value - attempt.at_least
+
+
+def move(state: State) -> Iterator[Attempt]:
+    """Step 4: jumps to better places, then other features, where no step proposes anything that pays."""
+    problem, point, labels, gradient = state.problem, state.point, state.labels, state.gradient
+    least, others = max(state.least_descent, state.least_gain), state.candidates.others(point)
+
+    def attempt(moves) -> Iterator[Attempt]:
+        return (Attempt(one, NEWTON_PER_MOVE, least, state.least_gain) for one in moves)
+
+    if state.pieces_pay:
+        yield from attempt(islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED))
+    if len(point.support) == problem.constraints.n_features:
+        return
+    if len(point.support) == problem.constraints.max_features:
+        yield from attempt(swaps(problem, point, labels, problem.entry_step, others))
+    elif problem.is_flat:
+        yield from attempt(longer_steps(problem, gradient, labels, state.step))
+    elif state.step < problem.entry_step:  # a shorter step is a stricter selector
+        yield from attempt(entries(problem, point, labels, problem.entry_step, others))
+        if len(others) and state.options.looks_at_all:  # those outside the candidates enter last
+            yield from attempt(entries(problem, point, labels, problem.entry_step))
+
+
+def finish(state: State) -> Ending:
+    """Step 5: the point with its gradient, and whether it is a fixed point.
+
+    A halved step changes less, whatever the tables: the change is judged in units of the longest step.
+    """
+    converged = state.residual * state.longest_step <= state.tolerance * state.step
+    status = "callback" if state.stopped else "max_iter" if state.is_last else "no descent"
+    point = replace(state.point, gradient=state.gradient.of_used)
+    args = state.labels, state.step, state.residual, converged, "converged" if converged else status
+    return Ending(point, *args)
+
+
+# What is proposed ---------------------------------------------------------------------------------------------
+
+
+def proximal_step(state: State) -> Prox:
+    """P(f - step * gradient): from few new features at a time, then from all candidates, then from all columns."""
+    problem, limit = state.problem, state.problem.constraints.max_features
+    found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
+    if state.residual <= state.tolerance and state.growing.max_features != limit:
+        state.growing = state.allowed
+        found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
+    if state.residual <= state.tolerance and len(state.others) and state.options.looks_at_all:
+        state.growing, state.others = problem.constraints, NONE
+        found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
+    if not len(state.others):
+        state.candidates.choose(problem, found)
+    state.is_still = state.residual <= state.tolerance
+    return found
+
+
+def pieces_before_columns(state: State) -> Iterator[Attempt]:
+    """The used tables' pieces, searched again before other columns are read, for as long as that pays."""
+    search_pieces(state)
+    state.pieces_first = state.searched is not None and state.searched.pays(state.least_gain)
+    if state.pieces_first:
+        state.residual = norm(state.searched.f - state.point.f, state.problem.constraints.weights)
+        state.record()
+        if not state.is_over:
+            yield attempt_at(state, state.searched)
+            state.pieces_first, state.searched = False, None  # refused
+
+
+def careful_step(state: State) -> Iterator[Attempt]:
+    """What pays even if all that is left unexplained were noise.
+
+    While most of it is still signal of other features, a table that pays this price takes only what is surely its own;
+    at the final price it would buy pieces for what others explain later.
+    """
+    ratio = state.problem.dispersion_ratio(state.point)
+    if ratio > SIGNAL_LEFT:
+        careful, _ = state.problem.step_from(state.gradient, state.longest_step, state.growing, ratio)
+        if not np.array_equal(careful.labels, state.labels):
+            yield attempt_at(state, careful)
+
+
+def pieces_searched_again(state: State, found: Prox) -> Iterator[Attempt]:
+    """The used tables' pieces, all at once, where the step proposes no other features."""
+    may_search = state.problem.objective.has_many_rows or state.problem.is_flat
+    if not may_search or not np.array_equal(found.support, state.point.support):
+        return
+    search_pieces(state)
+    if state.searched is not None:
+        state.pieces_pay = state.searched.pays(state.least_gain)
+        if state.pieces_pay:
+            yield attempt_at(state, state.searched)
+
+
+def search_pieces(state: State) -> None:
+    """Search the used tables' pieces once in an iteration."""
+    if not state.was_searched:
+        state.searched = resegmented(state.problem, state.point, state.labels, state.gradient.of_used)
+        state.was_searched = True
+
+
+def as_found(state: State, found: Prox) -> Iterator[Attempt]:
+    """What the step found: other pieces, unless they were refused before, or more digits of those that are there."""
+    same_features = np.array_equal(found.support, state.point.support)
+    if np.array_equal(found.labels, state.labels):
+        yield Attempt(None, NEWTON_TO_FINISH, at_least=0.0)
+    elif state.problem.objective.has_many_rows and not state.pieces_pay and same_features:
+        pass  # the best pieces of all promise too little, so these do
+    elif not any(np.array_equal(found.labels, other) for other in state.refused):
+        state.refused.append(found.labels)
+        yield attempt_at(state, found)
+
+
+def attempt_at(state: State, proposal: Proposal | Prox) -> Attempt:
+    """An attempt at other pieces."""
+    return Attempt(proposal, NEWTON_PER_PROPOSAL, state.least_descent, state.least_gain)
+
+
+def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float) -> Iterator[Prox]:
+    """What proximal steps propose that are too long for the bound on the curvature, but not for the mean curvature.
+
+    The least of them that proposes anything takes the features and pieces that are surest to pay.
+    """
+    growing = problem.constraints.with_max_features(_at_a_time(problem.constraints, gradient.point))
+    while (step := 2 * step) <= problem.entry_step:
+        found, _ = problem.step_from(gradient, step, growing)
+        if not np.array_equal(found.labels, labels):
+            yield found
+
+
+def _at_a_time(constraints: BoundConstraints, point: Point) -> int:
+    """How many features a step from here may use."""
+    n_features = max(FIRST_FEATURES, 2 * len(point.support))
+    return n_features if constraints.max_features is None else min(constraints.max_features, n_features)

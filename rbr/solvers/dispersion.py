@@ -1,0 +1,49 @@
+"""The estimate of the dispersion, the unit of the jump cost."""
+
+from __future__ import annotations
+
+from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints
+from rbr.objective.protocol import Objective
+from rbr.solvers.auto import Candidates, run_auto
+from rbr.solvers.options import RunOptions
+from rbr.solvers.problem import Problem
+from rbr.solvers.solution import Recorder
+from rbr.solvers.start import start_at
+
+MAX_ROUNDS = 4
+# Two estimates that differ by at most this part of themselves are one.
+SETTLED = 0.05
+
+
+def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:
+    """phi, the unit of the jump cost: the variance that is left when a good model has been taken out.
+
+    1 where the loss knows its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 rows: start
+    with the dispersion around the constant model; fit at the default jump cost without limits, from zero; take the
+    dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by less than 5%, at most
+    four times. A place that was searched for has cost more than the number that stands there, so the code
+    length of the fit counts among its degrees of freedom, and a fit that spends more than half of the rows in this way
+    is not believed; else a small table fits its own noise, finds little left, and goes on to fit more. It depends on
+    data, loss and shapes, not on a step, a limit or a start.
+    """
+    if objective.loss.has_known_dispersion:
+        return 1.0
+    objective = objective.representative()
+    constraints = constraints.on(objective.tables.weights).without_limits(DEFAULT_JUMP_COST)
+    n = objective.n_total
+    constant = start_at(Problem(objective, constraints, 0.0, 0.0), None)
+    phi, candidates = objective.dispersion(constant[0]), None
+    options = RunOptions(max_iter=30, tol=1e-3, looks_at_all=False)
+    for _ in range(MAX_ROUNDS):
+        problem = Problem(objective, constraints, 0.0, phi / n)
+        candidates = Candidates(problem) if candidates is None else candidates
+        ending = run_auto(problem, lambda: constant, options, Recorder(problem), candidates)
+        labels, support = ending.labels, ending.point.support
+        df = 1.0 + constraints.degrees_of_freedom(labels, support)
+        df += constraints.with_jump_cost(1.0).cost(labels, support, 1.0)
+        if df > n / 2:
+            break
+        previous, phi = phi, objective.dispersion(ending.point, df)
+        if abs(phi - previous) <= SETTLED * previous:
+            break
+    return phi

@@ -1,0 +1,39 @@
+"""How far a run goes, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rbr.objective.protocol import Point
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What one run of a solver is told.
+
+    step : the first step, or None for the natural one
+    max_iter : iterations at most
+    tol : a step that changes the tables by at most tol * ||f||_w changes nothing; 0 never stops Algorithm 1
+    with_moves : whether single moves are tried where a step proposes nothing new
+    looks_at_all : whether columns outside the candidates are searched again once those offer no more
+    """
+
+    step: float | None = None
+    max_iter: int = 200
+    tol: float = 1e-5
+    with_moves: bool = True
+    looks_at_all: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """Where and why a run ended; see `Solution`."""
+
+    point: Point
+    labels: np.ndarray
+    step: float
+    residual: float
+    converged: bool
+    status: str

@@ -1,0 +1,158 @@
+"""The problem that a solver solves: loss + ridge + jump cost over the constraint set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rbr.constraints import BoundConstraints, Prox
+from rbr.objective.protocol import Objective, Point
+from rbr.solvers.proposal import Proposal
+from rbr.solvers.refit import norm, refit, ridge
+from rbr.solvers.screening import Screen, ScreenedGradient
+from rbr.solvers.space import Spaces
+
+# With many rows new pieces, a single move and a further Newton step must gain this many units of log-likelihood, or
+# this part of the objective: twice as many units count as equally good (rbr.jumps), and each costs passes over rows.
+LEAST_GAIN, LEAST_RELATIVE_GAIN = 1.0, 1e-5
+# A loss is flat if it curves this many times less than its bound, at the constant model.
+FLAT = 2.5
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Minimise loss + alpha / 2 ||f||_w^2 + cost over the constraint set.
+
+    Attributes
+    ----------
+    objective : Objective
+    constraints : BoundConstraints
+        On the objective's tables.
+    alpha : float
+        Ridge penalty.
+    scale : float
+        lambda = dispersion / n, the unit of the jump cost.
+    """
+
+    objective: Objective
+    constraints: BoundConstraints
+    alpha: float
+    scale: float
+
+    @property
+    def n_threads(self) -> int:
+        return self.objective.n_threads
+
+    # The objective function -----------------------------------------------------------------------------------
+
+    def cost(self, labels: np.ndarray, support: np.ndarray) -> float:
+        """The jump cost of tables with the given pieces."""
+        return self.constraints.cost(labels, support, self.scale)
+
+    def value(self, point: Point, labels: np.ndarray) -> float:
+        """Loss + ridge + jump cost."""
+        return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
+
+    def dispersion_ratio(self, point: Point) -> float:
+        """The dispersion around a point over the one that the jump cost is paid in."""
+        objective = self.objective
+        if self.constraints.jump_cost == 0 or objective.loss.has_known_dispersion:
+            return 1.0
+        return objective.dispersion(point) / max(self.scale * objective.n_total, 1e-300)
+
+    def least_gain(self, value: float) -> float:
+        """What a change must gain with many rows, where trying it costs passes over all of them; 0 with few."""
+        if not self.objective.has_many_rows:
+            return 0.0
+        return min(LEAST_GAIN * self.scale, LEAST_RELATIVE_GAIN * abs(value))
+
+    # Steps ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether the loss curves far less than its bound allows: rare classes, quantiles.
+
+        A step that is safe for the bound is then too short to tell which features and pieces pay.
+        """
+        bound = self.objective.loss.curvature_bound()
+        return bound is not None and FLAT * self.objective.constant_curvature < bound
+
+    @cached_property
+    def entry_step(self) -> float:
+        """The step at which features are tested one by one: 1 / curvature bound.
+
+        A loss without a bound, or far below it, lends its mean curvature at the constant model.
+        """
+        bound = self.objective.loss.curvature_bound()
+        return 1.0 / (self.objective.constant_curvature if bound is None or self.is_flat else bound)
+
+    @cached_property
+    def natural_step(self) -> float:
+        """The longest step that is safe for one table alone: 1 / (curvature bound * stretch of the geometry).
+
+        With `counts` weights a block X_j is an isometry and the stretch is 1; with `uniform` ones it is the largest
+        share of a bin over its weight.
+        """
+        stretch = float(self.objective.tables.stretch.max(initial=1.0))
+        bound = self.objective.loss.curvature_bound()
+        return 1.0 / (stretch * (self.objective.constant_curvature if bound is None else bound))
+
+    @cached_property
+    def screen(self) -> Screen:
+        """What is known of the gradients of unused features."""
+        return Screen(self.objective, self.constraints)
+
+    def step_from(
+        self,
+        gradient: ScreenedGradient,
+        step: float,
+        constraints: BoundConstraints | None = None,
+        dispersion_ratio: float = 1.0,
+    ) -> tuple[Prox, float]:
+        """P(f - step * gradient), and how far it is from f."""
+        constraints = self.constraints if constraints is None else constraints
+        scale = dispersion_ratio * self.scale
+        found = gradient.step(constraints, step, scale, alpha=self.alpha, n_threads=self.n_threads)
+        return found, norm(found.f - gradient.point.f, constraints.weights)
+
+    def best_to_enter(self, point: Point, step: float, without: np.ndarray) -> Prox:
+        """The table of the one feature that a step from zero makes worth most, of all but some."""
+        gradient = self.screen.look_at(point)
+        return gradient.step_of_others(
+            self.constraints.with_max_features(1), step, self.scale, without, alpha=self.alpha, n_threads=self.n_threads
+        )
+
+    # Refits ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _spaces(self) -> Spaces:
+        return Spaces()
+
+    def improve(self, proposal: Proposal | Prox, intercept, **until) -> tuple[Point, np.ndarray, float]:
+        """(point, labels, value) after a refit of proposed tables within their pieces; `until` as in `refitted`."""
+        if isinstance(proposal, Proposal):
+            intercept = intercept + proposal.intercept_move
+        f, support = proposal.f, proposal.support
+        return self.refitted(lambda: self.objective.point(f, support, intercept), support, proposal.labels, **until)
+
+    def refitted(
+        self,
+        make_point: Callable[[], Point],
+        support: np.ndarray,
+        labels: np.ndarray,
+        *,
+        n_newton: int,
+        target: float = np.inf,
+        **until,
+    ) -> tuple[Point, np.ndarray, float]:
+        """(point, labels, value) after a refit of a point within its pieces; given up far above a target.
+
+        `until` holds step, tol and enough of `refit`. A callable, so that nobody but the refit holds the point, and its
+        raw scores are gone when there are better ones.
+        """
+        options = {"alpha": self.alpha, "max_newton": n_newton, "target": target - self.cost(labels, support), **until}
+        point, labels = refit(self.objective, self.constraints, make_point(), labels, spaces=self._spaces, **options)
+        return point, labels, self.value(point, labels)

@@ -1,0 +1,161 @@
+"""What a fit returns, and the rows that it records on its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr.objective.protocol import Point, Work
+from rbr.solvers.certificate import Certificate
+from rbr.solvers.problem import Problem
+from rbr.solvers.refit import settle_empty_levels
+
+if TYPE_CHECKING:
+    from rbr.solvers.options import Ending
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One accepted iterate: what `callback` sees and `Solution.history` keeps."""
+
+    index: int
+    loss: float
+    objective: float
+    step: float
+    support: np.ndarray
+    residual: float  # how far the tables are from those that are proposed next
+    columns: int  # gradient columns that were summed to propose the next one
+    passes: float  # over all columns of the codes, so far
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The result of `solve`.
+
+    Attributes
+    ----------
+    f : array of shape (n_coef,) or (n_coef, n_classes)
+        The tables; they satisfy the constraints exactly.
+    intercept : float, or array of shape (n_classes,)
+    support : array of int
+        Ascending indices of the used tables.
+    labels : int32 array in the shape of f
+        The pieces: 2 * piece + is_line for each bin, -1 outside.
+    loss : float
+        Mean loss over the weighted rows.
+    loss_path : array
+        The objective (mean loss + ridge + jump cost; the mean loss alone without the two) at the start and after every
+        iteration.
+    converged : bool
+        Whether a step of the solver's first length, from the pieces that were found, would change the tables by at
+        most tol * ||f||_w.
+    status : {"converged", "no descent", "max_iter", "callback", "average"}
+        Why the fit ended. "no descent": nothing that was proposed lowers the objective any more. "average": the tables
+        are the projected average of fits on bags, which is no fixed point.
+    n_iter : int
+    step_size : float
+        The step at which f is a fixed point, up to `residual`.
+    residual : float
+        ||f - P(f - step * gradient)||_w at that step.
+    dispersion : float or None
+        phi, the unit of the jump cost; None where no jump cost needed it.
+    history : list of Iteration
+    problem : Problem
+        What was minimised: the objective, the constraints on its tables, the penalties.
+    point : Point
+        Where the fit ended, as the objective knows it.
+    """
+
+    f: np.ndarray
+    intercept: float | np.ndarray
+    support: np.ndarray
+    labels: np.ndarray
+    loss: float
+    loss_path: np.ndarray
+    converged: bool
+    status: str
+    n_iter: int
+    step_size: float
+    residual: float
+    dispersion: float | None
+    history: list[Iteration]
+    problem: Problem = field(repr=False)
+    point: Point = field(repr=False)
+
+    @classmethod
+    def of(cls, problem: Problem, ending: Ending, history: list[Iteration], dispersion: float | None) -> Solution:
+        """The solution of a problem at the end of a run."""
+        point = ending.point
+        return cls(
+            f=settle_empty_levels(problem.constraints, point.f),
+            intercept=point.intercept,
+            support=point.support,
+            labels=ending.labels,
+            loss=point.loss,
+            loss_path=np.array([row.objective for row in history]),
+            converged=ending.converged,
+            status=ending.status,
+            n_iter=len(history) - 1,
+            step_size=ending.step,
+            residual=ending.residual,
+            dispersion=dispersion,
+            history=history,
+            problem=problem,
+            point=point,
+        )
+
+    @property
+    def work(self) -> Work:
+        """What was done on the way, in columns of all rows, gradients and Newton steps."""
+        return self.problem.objective.work
+
+    @property
+    def n_passes(self) -> float:
+        """Full passes over the codes: columns read over columns there are."""
+        return self.problem.objective.n_passes
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """How good the answer is; computed when first asked for, by a few passes over the data."""
+        return Certificate(self.problem, self.point, self.labels, self.step_size, self.residual)
+
+
+class Recorder:
+    """Keeps one row per iteration, prints it, and lets the callback stop the fit."""
+
+    def __init__(
+        self, problem: Problem, verbose: int = 0, callback: Callable[[Iteration], bool | None] | None = None, rows=None
+    ):
+        self.problem, self.verbose, self.callback = problem, verbose, callback
+        self.rows = problem.objective if rows is None else rows  # whose columns are counted
+        self.history: list[Iteration] = []
+        self.start = time.perf_counter()
+
+    def record(self, point: Point, labels: np.ndarray, step: float, residual: float, columns: int) -> bool:
+        """Whether the callback asks to stop."""
+        row = Iteration(
+            index=len(self.history),
+            loss=point.loss,
+            objective=self.problem.value(point, labels),
+            step=step,
+            support=point.support,
+            residual=residual,
+            columns=columns,
+            passes=self.rows.n_passes,
+            seconds=time.perf_counter() - self.start,
+        )
+        self.history.append(row)
+        if self.verbose:
+            if row.index == 0:
+                print("  iter    objective         loss  features       step   residual  columns   passes   seconds")
+            print(
+                f"{row.index:6d} {row.objective:12.6g} {row.loss:12.6g} {len(row.support):9d} {row.step:10.3g} "
+                f"{row.residual:10.2e} {row.columns:8d} {row.passes:8.1f} {row.seconds:9.2f}"
+            )
+        return self.callback is not None and bool(self.callback(row))

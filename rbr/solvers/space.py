@@ -1,0 +1,298 @@
+"""Newton steps in the coordinates of given pieces.
+
+With the features and pieces held fixed a fit is a smooth problem of few numbers. The Hessian is built from a
+cross-tabulation of the curvature over merged bins when the support is small, and is applied by passes over the used
+columns (conjugate gradients) when it is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from rbr.constraints import BoundConstraints
+from rbr.objective.protocol import EXACT, Groups, Handle, Hessian, Objective, Point
+from rbr.solvers.pieces import TableBasis, coarsened, piece_basis
+
+# Up to these sizes the Hessian is built and factored; beyond, it is only applied.
+MAX_DENSE_FEATURES = 64
+MAX_DENSE_GROUPS = 4000
+MAX_DENSE_UNKNOWNS = 2000
+
+# Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
+CG_TOL = 1e-3
+CG_STEPS = 50
+
+Inverse = Callable[[np.ndarray], np.ndarray]
+
+
+class SpaceTable(NamedTuple):
+    """A table of one class in a space: its index, basis, bins, and where its coordinates stand in the class's."""
+
+    table: int
+    basis: TableBasis
+    bins: slice
+    where: slice
+
+
+class Space:
+    """The coordinates of all tables whose pieces are given, class by class."""
+
+    def __init__(self, objective: Objective, constraints: BoundConstraints, support: np.ndarray, labels: np.ndarray):
+        self.objective, self.labels = objective, labels
+        self.offsets, self.weights = constraints.offsets, constraints.weights
+        self.support, self.n_classes = support, objective.n_outputs
+        by_class = labels[:, None] if labels.ndim == 1 else labels
+        self.classes = [self._tables_of(constraints, by_class[:, c]) for c in range(self.n_classes)]
+        self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
+        self.accuracy = objective.accuracy(len(self.classes[0]), self._n_groups(0), int(self.starts[-1]))
+        self._merged: dict[int, tuple[Handle, list[TableBasis], np.ndarray]] = {}
+        self._rough_inverse: tuple[Inverse, Handle] | None = None
+        self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, where known
+
+    def _tables_of(self, constraints: BoundConstraints, labels: np.ndarray) -> list[SpaceTable]:
+        tables, first = [], 0
+        for j in self.support:
+            bins = slice(self.offsets[j], self.offsets[j + 1])
+            if (labels[bins] >= 0).any():
+                geometry = self.weights[bins], constraints.positions[bins]
+                basis = piece_basis(labels[bins], *geometry, constraints.shapes[j], constraints.missing[j])
+                size = basis.basis.shape[1]
+                tables.append(SpaceTable(int(j), basis, bins, slice(first, first + size)))
+                first += size
+        return tables
+
+    def _n_groups(self, c: int) -> int:
+        return sum(len(t.basis.group_basis) for t in self.classes[c])
+
+    def is_of(self, objective: Objective, constraints: BoundConstraints, labels: np.ndarray) -> bool:
+        is_same = self.objective is objective and self.weights is constraints.weights
+        return is_same and np.array_equal(self.labels, labels)
+
+    def be_exact(self) -> None:
+        """From now on the Hessian is that of all rows and bins."""
+        if self.accuracy.is_rough:
+            self.accuracy, self._merged = EXACT, {}
+
+    # Coordinates ----------------------------------------------------------------------------------------------
+
+    def coordinates(self, f: np.ndarray) -> np.ndarray:
+        """<basis, f>_w, all classes in one vector."""
+        return self._of_bins(f, self.weights)
+
+    def _of_bins(self, sums: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """basis.T @ sums, or basis.T @ (weights * sums), all classes in one vector."""
+        columns = sums[:, None] if sums.ndim == 1 else sums
+        parts = []
+        for c in range(self.n_classes):
+            for t in self.classes[c]:
+                values = columns[t.bins, c] if weights is None else weights[t.bins] * columns[t.bins, c]
+                parts.append(t.basis.basis.T @ values)
+        return np.concatenate([np.zeros(0), *parts])
+
+    def tables(self, coordinates: np.ndarray) -> np.ndarray:
+        """The tables with given coordinates."""
+        out = self.objective.zero_tables()
+        columns = out[:, None] if out.ndim == 1 else out
+        for c, tables in enumerate(self.classes):
+            mine = coordinates[self.starts[c] : self.starts[c + 1]]
+            for t in tables:
+                columns[t.bins, c] = t.basis.basis @ mine[t.where]
+        return out
+
+    def intercept_move(self, move: np.ndarray) -> float:
+        """What the intercept will answer to a move of the tables, to first order; 0 where that is not known."""
+        return 0.0 if self._curvature_shares is None else -float(self._curvature_shares @ move)
+
+    # Newton steps ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _is_small(self) -> list[bool]:
+        """For each class, whether its Hessian is built and factored."""
+        n_unknowns = np.diff(self.starts)
+        return [
+            len(self.classes[c]) <= MAX_DENSE_FEATURES
+            and self._n_groups(c) <= MAX_DENSE_GROUPS
+            and n_unknowns[c] <= MAX_DENSE_UNKNOWNS
+            for c in range(self.n_classes)
+        ]
+
+    def newton_move(self, point: Point, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
+        """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
+        is_dense = self.n_classes == 1 and self._is_small[0]
+        # Where the built Hessian only preconditions, all rows are needed all the same.
+        curvature = self.objective.curvature(point, majorize, self.accuracy if is_dense else EXACT)
+        if curvature is None:
+            return None
+        if is_dense and self.accuracy.is_rough:
+            return self.tables(-self._rough_newton(point, curvature, alpha)(gradient))
+        apply_inverses = self._inverses(point, curvature, alpha)
+        if is_dense:
+            return self.tables(-apply_inverses(gradient))
+        of_tables = self.objective.hessian_times(point, curvature, self.support)
+
+        def hessian_times(a):
+            return self._of_bins(of_tables(self.tables(a))) + alpha * a
+
+        found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
+        return self.tables(-found)
+
+    def _rough_newton(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
+        """The inverse of a rough Hessian: the last one for as long as it serves."""
+        if self._rough_inverse is None or not self.objective.still_serves(curvature, self._rough_inverse[1]):
+            inverse = _invert(*self._rough_hessian(point, curvature), alpha)
+            self._rough_inverse = inverse, curvature
+        return self._rough_inverse[0]
+
+    def _inverses(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
+        """r -> the inverses of the classes' own Hessians, or of the tables' own blocks where those are large."""
+        starts, inverses = self.starts, []
+        by_bin = None
+        for c in range(self.n_classes):
+            if starts[c + 1] == starts[c]:
+                inverses.append(lambda r: r)
+            elif self._is_small[c]:
+                inverses.append(_invert(*self._exact_hessian(point, curvature, c), alpha))
+            else:
+                if by_bin is None:
+                    by_bin, _ = self.objective.curvature_sums(point, self.support, curvature=curvature)
+                inverses.append(self._invert_blocks(c, by_bin if by_bin.ndim == 1 else by_bin[:, c], alpha))
+        return lambda r: np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
+
+    def _merged_columns(self, c: int) -> tuple[Handle, list[TableBasis], np.ndarray]:
+        """(merged columns of a class, bases of its tables over the groups, offsets of those); kept between steps."""
+        if c not in self._merged:
+            tables = self.classes[c]
+            labels = self.labels if self.labels.ndim == 1 else self.labels[:, c]
+            is_rough = self.accuracy.is_rough and self.n_classes == 1 and self._is_small[0]
+            accuracy = self.accuracy if is_rough else EXACT
+            of_bin, merged = np.zeros(self.offsets[-1], dtype=np.int64), []
+            for t in tables:
+                basis = t.basis
+                if accuracy.groups_per_line:
+                    basis = coarsened(basis, labels[t.bins], self.weights[t.bins], accuracy.groups_per_line)
+                of_bin[t.bins] = basis.groups
+                merged.append(basis)
+            n_groups = np.array([len(basis.group_basis) for basis in merged], dtype=np.int64)
+            groups = Groups(np.array([t.table for t in tables]), self.offsets, of_bin, n_groups)
+            self._merged[c] = self.objective.merge(groups, accuracy), merged, groups.offsets
+        return self._merged[c]
+
+    def _in_coordinates(self, hessian: Hessian, bases: list[TableBasis], offsets: np.ndarray):
+        """(Hessian in the coordinates of one class, its coupling with the intercept, that of the intercept alone)."""
+        group_bases = [basis.group_basis for basis in bases]
+        between = _between(group_bases, hessian.matrix, offsets)
+        return between, _of_groups(group_bases, hessian.coupling, offsets), hessian.total
+
+    def _exact_hessian(self, point: Point, curvature: Handle, c: int) -> tuple[np.ndarray, np.ndarray, float]:
+        columns, bases, offsets = self._merged_columns(c)
+        return self._in_coordinates(self.objective.hessian(point, columns, curvature, c), bases, offsets)
+
+    def _rough_hessian(self, point: Point, curvature: Handle) -> tuple[np.ndarray, np.ndarray, float]:
+        """As the exact one, to a few percent; but each table's own block is that of all rows and bins.
+
+        Bins are disjoint, so the curvature by bin gives it: a scaling of the table's coordinates from both sides.
+        """
+        columns, bases, offsets = self._merged_columns(0)
+        found = self.objective.hessian(point, columns, curvature)
+        hessian, coupling, total = self._in_coordinates(found, bases, offsets)
+        self._curvature_shares = found.by_bin / max(total, 1e-300)
+        for t, basis in zip(self.classes[0], bases, strict=True):
+            if basis is t.basis:
+                continue  # no bins of its lines were taken together
+            own = t.basis.basis.T @ (found.by_bin[t.bins, None] * t.basis.basis)
+            stretch = _root(own) @ np.linalg.inv(_root(hessian[t.where, t.where]))
+            hessian[t.where] = stretch @ hessian[t.where]
+            hessian[:, t.where] = hessian[:, t.where] @ stretch.T
+            coupling[t.where] = stretch @ coupling[t.where]
+        return hessian, coupling, total
+
+    def _invert_blocks(self, c: int, by_bin: np.ndarray, alpha: float) -> Inverse:
+        """r -> B^-1 r, B the tables' own blocks of the Hessian of one class."""
+        tables, blocks = self.classes[c], []
+        for t in tables:
+            block = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
+            block[np.diag_indices_from(block)] += alpha + 1e-10 * max(np.trace(block) / max(len(block), 1), 1e-300)
+            blocks.append(cho_factor(block, lower=True) if len(block) else None)
+
+        def apply(r):
+            pairs = zip(blocks, tables, strict=True)
+            return np.concatenate([cho_solve(k, r[t.where]) if k is not None else r[t.where] for k, t in pairs])
+
+        return apply
+
+
+class Spaces:
+    """The last space of pieces: a fit often comes back to it, and what was factored there may still serve."""
+
+    def __init__(self):
+        self._last: Space | None = None
+
+    def of(self, objective, constraints, support, labels) -> Space:
+        if self._last is None or not self._last.is_of(objective, constraints, labels):
+            self._last = None  # its codes are gone before there are new ones
+            self._last = Space(objective, constraints, support, labels)
+        return self._last
+
+
+def _between(bases: list[np.ndarray], matrix: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """basis' matrix basis, all tables' bases side by side."""
+    pairs = list(zip(bases, offsets[:-1], offsets[1:], strict=True))
+    across = np.concatenate([basis.T @ matrix[first:last] for basis, first, last in pairs])
+    hessian = np.concatenate([across[:, first:last] @ basis for basis, first, last in pairs], axis=1)
+    return (hessian + hessian.T) / 2
+
+
+def _of_groups(bases: list[np.ndarray], by_group: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """basis' by_group, all tables' bases side by side."""
+    pairs = zip(bases, offsets[:-1], offsets[1:], strict=True)
+    return np.concatenate([basis.T @ by_group[first:last] for basis, first, last in pairs])
+
+
+def _root(block: np.ndarray) -> np.ndarray:
+    """A lower triangular L with L L' = block; where the block is singular, of one a little larger."""
+    diagonal = np.diag_indices_from(block)
+    block = block.copy()
+    block[diagonal] += 1e-10 * max(block[diagonal].mean() if len(block) else 0.0, 1e-300)
+    return np.linalg.cholesky(block)
+
+
+def _invert(hessian: np.ndarray, coupling: np.ndarray, total: float, alpha: float) -> Inverse:
+    """r -> H^-1 r by Cholesky's factors, after the intercept is eliminated; the Hessian is used up."""
+    if total > 0:
+        hessian -= np.outer(coupling, coupling) / total
+    floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)
+    hessian[np.diag_indices_from(hessian)] += alpha + floor
+    while True:
+        try:
+            factor = cho_factor(hessian, lower=True)
+            return lambda r: cho_solve(factor, r)
+        except LinAlgError:
+            hessian[np.diag_indices_from(hessian)] += 9 * floor
+            floor *= 10
+
+
+def conjugate_gradients(times, precondition, b: np.ndarray, *, tol: float, max_iter: int) -> np.ndarray:
+    """x with A x = b up to a relative residual in the norm of the preconditioner; A positive semi-definite."""
+    x, r = np.zeros(len(b)), b.copy()
+    z = precondition(r)
+    p, rz = z.copy(), r @ z
+    target = tol**2 * rz
+    for _ in range(max_iter):
+        if rz <= target or rz <= 0:
+            break
+        ap = times(p)
+        curvature = p @ ap
+        if not curvature > 0:
+            break
+        x += (rz / curvature) * p
+        r -= (rz / curvature) * ap
+        z = precondition(r)
+        rz_new = r @ z
+        p = z + (rz_new / rz) * p
+        rz = rz_new
+    return x

@@ -1,0 +1,70 @@
+"""Where a fit begins: at zero, at given tables, or where a fit on a sample of the rows ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rbr.checks import check_vector
+from rbr.constraints import SHAPES
+from rbr.objective.protocol import Point
+from rbr.solvers.options import RunOptions
+from rbr.solvers.problem import Problem
+from rbr.solvers.proposal import NONE
+from rbr.solvers.solution import Recorder
+
+_FREQUENCY = SHAPES.index("frequency")
+
+# A fit begins on one row in this many, with a larger tolerance and for few iterations.
+SAMPLE_SHARE = 16
+SAMPLE_TOL, SAMPLE_ITERATIONS = 1e-2, 30
+
+# A point and its labels. A callable, so that the caller holds no reference to the raw scores.
+Start = Callable[[], tuple[Point, np.ndarray]]
+
+
+def start_at(problem: Problem, warm_start, intercept=None) -> tuple[Point, np.ndarray]:
+    """The point of the zero tables, or of given tables brought into the constraint set; near an intercept if known."""
+    objective, bound = problem.objective, problem.constraints
+    tables = objective.zero_tables()
+    if warm_start is None:
+        return objective.point(tables, NONE), np.full(tables.shape, -1, dtype=np.int32)
+    given = np.asarray(warm_start, dtype=np.float64)
+    if given.shape != tables.shape:
+        raise ValueError(f"warm_start has shape {given.shape}; the tables have shape {tables.shape}")
+    given = check_vector(given.ravel(), given.size, "warm_start").reshape(given.shape)
+    # A step this short leaves tables as they are, and describes them by no more pieces than they have.
+    found = bound.prox(given, 1e-9 * problem.natural_step, problem.scale, n_threads=problem.n_threads)
+    return objective.point(found.f, found.support, intercept), found.labels
+
+
+def start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.ndarray] | None:
+    """Where a fit on one row in sixteen ends (which may itself start on one in sixteen of those), or None.
+
+    On the sample the jump cost is that of its own number of rows: at the price of all rows noise would look worth
+    having. Nothing is found where the objective has no sample that would do, or where it beats no constant model on all
+    rows; nor where pieces that suit the sample could not be searched again on all rows (classes), or where the bins of
+    a sample do not weigh the same, as frequencies demand.
+    """
+    from rbr.solvers.auto import run_auto
+
+    whole = problem.objective
+    if whole.n_outputs > 1 or (problem.constraints.shapes == _FREQUENCY).any():
+        return None
+    objective = whole.sample(1 / SAMPLE_SHARE)
+    if objective is None:
+        return None
+    sample = Problem(
+        objective,
+        problem.constraints.on(objective.tables.weights),
+        problem.alpha,
+        problem.scale * whole.n_total / objective.n_total,
+    )
+    options = RunOptions(step, SAMPLE_ITERATIONS, SAMPLE_TOL, with_moves=False)
+    ending = run_auto(
+        sample, lambda: start_on_sample(sample, step) or start_at(sample, None), options, Recorder(sample)
+    )
+    whole.work.add(objective.work, 1 / SAMPLE_SHARE)
+    found, labels = start_at(problem, ending.point.f, ending.point.intercept)
+    return (found, labels) if problem.value(found, labels) < whole.constant_loss else None
