@@ -455,7 +455,6 @@ class _Cutter:
         self.encodes_blocks = codes is not None and rows.chosen is None
         self.progress = Progress("cutting", table.n_features, verbose)
         self.encoding = Progress("binning", table.n_features, verbose)
-        self.kernels = kernels()  # the backend is kept in a context, and other threads have their own
         # Frames make no promise to be read by several threads.
         self.reading = nullcontext() if isinstance(table, ArrayTable) else threading.Lock()
 
@@ -478,9 +477,9 @@ class _Cutter:
 
     def _block(self, method: int, start: int, stop: int) -> tuple:
         with self.reading:
-            values, weights = self.sampled.columns_to_sort(start, stop, self.rows.weights, self.kernels.transpose)
+            values, weights = self.sampled.columns_to_sort(start, stop, self.rows.weights, kernels().transpose)
         unsorted = values.copy() if self.encodes_blocks else values
-        weights = _sort_rows(values, weights, self.kernels)
+        weights = _sort_rows(values, weights)
         missing = np.isnan(values[:, -1])
         if method == EDGES:
             cut = _keep([self.user_edges[j] for j in range(start, stop)], values, weights)
@@ -488,7 +487,7 @@ class _Cutter:
             cut = self._cut(method, values, weights, self.max_bins[start:stop])
         if self.encodes_blocks:
             edges, offsets = _flat(*cut)
-            self.kernels.encode(unsorted.T, edges, offsets, self.codes[start:stop], 0, len(unsorted.T))
+            kernels().encode(unsorted.T, edges, offsets, self.codes[start:stop], 0, len(unsorted.T))
         elif self.codes is None and self.rows.is_sample and not missing.all():
             with self.reading:
                 missing = self.table.has_missing(start, stop, self.rows.kept)
@@ -503,10 +502,10 @@ class _Cutter:
         n_bins = np.empty(n_features, dtype=np.int64)
         outs = np.empty((n_features, most_bins - 1)), np.empty((n_features, most_bins)), n_bins
         if method == REGULAR:
-            self.kernels.cut_regular(values, weights, max_bins, *outs, 0, n_features)
+            kernels().cut_regular(values, weights, max_bins, *outs, 0, n_features)
         else:
             cuts = _binomial_cuts(values, weights, max_bins, self.rows.scale, self.rng)
-            self.kernels.cut_binomial(values, weights, cuts, *outs, 0, n_features)
+            kernels().cut_binomial(values, weights, cuts, *outs, 0, n_features)
         return outs
 
     def _encoded(self, start: int, stop: int, found: list[tuple]) -> list[tuple]:
@@ -582,11 +581,11 @@ def _encode(table: Table, start: int, stop: int, edges, offsets, codes, n_thread
     over_ranges(encode_columns, stop - start, n_ranges, per_call=per_call)
 
 
-def _sort_rows(values: np.ndarray, weights: np.ndarray | None, backend) -> np.ndarray:
+def _sort_rows(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Sort each row in place, NaN last; returns the weights in the same order, without columns if all are one."""
     if weights is None:
         if values.shape[1] >= MIN_ROWS_FOR_DIGITS:
-            backend.sort_rows(values, 0, len(values))
+            kernels().sort_rows(values, 0, len(values))
         else:
             values.sort(axis=1)
         return np.empty((len(values), 0))

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from itertools import count
 from typing import Any
@@ -70,7 +71,8 @@ def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int
             kernel(*args, first, min(first + length, n_items))
 
     pool = _pool_of(n_threads - 1)
-    others = [pool.submit(work) for _ in range(n_threads - 1)]
+    # A thread does not inherit context variables, such as the backend in use; no two may share one copy of them.
+    others = [pool.submit(copy_context().run, work) for _ in range(n_threads - 1)]
     try:
         work()
     finally:

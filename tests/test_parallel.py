@@ -3,13 +3,17 @@
 import multiprocessing
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 import pytest
 from helpers import assert_same_bits
 
-from rbr import RBRClassifier, parallel
+import rbr
+from rbr import RBRClassifier, _fast, binning, design, losses, parallel, scoring
+from rbr._backend import kernels
 from rbr.parallel import over_ranges
+from rbr.reference import kernels as reference
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 7])
@@ -82,6 +86,65 @@ def test_errors_of_any_thread_arrive(failing):
     for n_threads in (1, 2, 5):
         with pytest.raises(ArithmeticError, match=f"item {failing}"):
             over_ranges(kernel, 64, n_threads)
+
+
+def test_every_thread_runs_the_backend_of_its_caller():
+    """Three ranges and a barrier of three: no thread can take two."""
+    barrier, seen = threading.Barrier(3, timeout=60), []
+
+    def kernel(first, last):
+        seen.append((kernels(), threading.get_ident()))
+        barrier.wait()
+
+    for name, backend in (("reference", reference), ("fast", _fast)):
+        with rbr.use_backend(name):
+            over_ranges(kernel, 3, 3)
+        assert [module for module, _ in seen] == [backend] * 3
+        assert len({thread for _, thread in seen}) == 3
+        seen.clear()
+
+
+class _EagerPool(ThreadPoolExecutor):
+    """Its first worker has done all the work before the caller begins: no dealt range runs in the caller's thread."""
+
+    n_submitted = 0
+
+    def submit(self, *args):
+        future = super().submit(*args)
+        wait([future])
+        self.n_submitted += 1
+        return future
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
+def test_the_reference_calls_no_compiled_kernel_on_any_thread(monkeypatch, loss):
+    def compiled(*args):
+        raise AssertionError("a compiled kernel was called")
+
+    for name in _fast.__all__:
+        monkeypatch.setattr(_fast, name, compiled)
+    for room in (binning, design, scoring):  # the smallest work is worth a thread
+        monkeypatch.setattr(room, "MIN_ENTRIES_PER_THREAD", 1)
+    monkeypatch.setattr(losses, "THREADED_ROWS", 1)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 20))
+    y = (X[:, 0] > 0).astype(float)
+    constraints = rbr.Constraints(max_segments=3, jump_cost=0.5)
+    with _EagerPool(2) as pool, rbr.use_backend("reference"):
+        monkeypatch.setattr(parallel, "_pool_of", lambda n_threads: pool)
+
+        def was_used():
+            n_before, pool.n_submitted = pool.n_submitted, 0
+            return n_before > 0
+
+        binner = rbr.Binner(max_bins=5, n_jobs=3)
+        B = binner.fit_transform(X)
+        assert was_used()
+        solution = rbr.solve(B, y, loss=loss, constraints=constraints, max_iter=3, tol=0.1, n_jobs=3)
+        assert was_used()
+        model = rbr.AdditiveModel.from_solution(binner, B, solution, loss=loss)
+        model.predict(X, n_jobs=3)
+        assert was_used()
 
 
 def _fit(n_jobs):
