@@ -12,7 +12,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from cases_projections import Stack, prices, prox_args, stacks
+from cases_projections import Stack, agree_on_tables, prices, prox_args, stacks
 from helpers import assert_close, assert_same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +21,7 @@ from rbr import _fast
 from rbr._backend import BACKENDS, use_backend
 from rbr._fast import _projections
 from rbr.constraints import Constraints
+from rbr.reference import projections as reference_projections
 from rbr.reference.projections import SHAPES, best_cut, level_codes, piece_costs, prox_table
 
 MERGED_SHAPES = ("constant", "linear", "mixed", "increasing", "decreasing", "levels")
@@ -566,6 +567,51 @@ def test_two_lines_in_a_large_table(kind):
     fits = [np.append(line(slice(0, cut)), line(slice(cut, n))) for cut in range(2, n - 1)]
     nearest = min(fits, key=lambda fit: square(u - fit, w))
     assert_close(outs[0], nearest, rtol=1e-10)
+
+
+@pytest.fixture
+def each_cost_once(monkeypatch):
+    """At hundreds of bins the reference spends its time on the costs of all pieces, which no limit changes."""
+    known = {}
+
+    def remembered(u, w, x, unit, piece_codes):
+        key = u.tobytes(), w.tobytes(), x.tobytes(), unit, piece_codes
+        if key not in known:
+            known[key] = piece_costs(u, w, x, unit, piece_codes)
+        return known[key]
+
+    monkeypatch.setattr(reference_projections, "piece_costs", remembered)
+
+
+@pytest.mark.parametrize("kind", ["noise", "steps", "sawtooth", "integers", "equal positions"])
+@pytest.mark.parametrize(
+    "shape, price", [("linear", 0.0), ("linear", 1e-6), ("linear", 3e-3), ("mixed", 1e-6), ("mixed", 3e-3)]
+)
+def test_many_lines_in_a_large_table(kind, shape, price, each_cost_once):
+    """Beyond the size where the costs of all pieces are kept, with three pieces and with more than one block of eight.
+
+    A missing bin comes last, and some bins have no weight.
+    """
+    n_ordered, n_live, rng = 540, 520, np.random.default_rng(8)
+    w = rng.random(n_ordered + 1) + 1e-3
+    w[rng.choice(n_ordered, n_ordered - n_live, replace=False)] = 0.0
+    w /= w.sum()
+    x = np.arange(n_ordered + 1.0)
+    f = large_table("noise" if kind == "equal positions" else kind, n_ordered + 1, seed=8)
+    if kind == "equal positions":
+        x = np.sort(rng.integers(0, 50, n_ordered + 1)).astype(float)
+    is_tied = kind in ("integers", "equal positions")
+    for limit in (3, 4, 11):
+        stack = Stack(f, np.array([0, len(f)]), w, x, np.array([True]), [shape], np.array([limit]), is_tied)
+        args, blank = prox_args(stack, np.array([0]), price * square(f, w), False)
+        fast, slow = ([out.copy() for out in blank] for _ in range(2))
+        _fast.prox_tables(*args, *fast, 0, 1)
+        BACKENDS["reference"].prox_tables(*args, *slow, 0, 1)
+        agree_on_tables(stack, np.array([0]), price, False)(fast, slow)
+        if not is_tied:
+            np.testing.assert_array_equal(fast[1], slow[1])
+        if price <= 1e-6:  # the limit binds
+            assert len(np.unique(fast[1][:n_ordered])) == limit
 
 
 @pytest.mark.parametrize("kind", ["sorted", "steps", "integers"])
