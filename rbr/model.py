@@ -289,8 +289,10 @@ class AdditiveModel:
         """An `Importance` for each term, in the order of `terms`.
 
         `mean_contribution` is the mean of |what the term adds| over the training rows. `loss_drop` is how far the term
-        lowers the training loss: the loss without it and with the intercept refitted, minus the loss with it (on at
-        most 50,000 evenly spaced rows). After an edit `loss_drop` is NaN.
+        lowers the training loss: the loss without it and with the intercept refitted, minus the loss with it. Up to
+        50,000 training rows it is taken from all of them. With more it is taken from a parabola in each bin over all
+        rows, corrected by a sample of rows; with more than two classes from the sample alone. After an edit
+        `loss_drop` is NaN.
         """
         return Record(Importance(term.name, term.columns, term.importance, term.loss_drop) for term in self.terms)
 
@@ -298,10 +300,11 @@ class AdditiveModel:
         """Every jump of the numeric terms, as a tuple of `Jump`; `.to_frame()` makes a pandas frame of it.
 
         A jump has its place and size; the range of places that are equally good, since data place a jump only so
-        well; and what the training loss would be without it. Range and loss were measured at the fit, on at most
-        50,000 evenly spaced rows and with all else held. A place is equally good if the mean loss rises by at most
-        2 * dispersion / n when the jump moves there (two units of log-likelihood, about a 95% interval). Without the
-        jump, one piece is fitted in the place of the two beside it. Both are NaN after an edit.
+        well; and what the training loss would be without it. Range and loss were measured at the fit, with all else
+        held: up to 50,000 training rows on all of them, with more by a parabola in each bin over all rows, corrected
+        by a sample of rows. A place is equally good if the mean loss rises by at most 2 * dispersion / n when the jump
+        moves there (two units of log-likelihood, about a 95% interval). Without the jump, one piece is fitted in the
+        place of the two beside it. Both are NaN after an edit.
         """
         return Record(jump for term in self.terms for jump in term.jumps)
 

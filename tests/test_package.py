@@ -7,15 +7,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import rbr
 from rbr._fast import _build_info
+from rbr.jumps import MAX_ROWS
 
 PACKAGE = Path(rbr.__file__).parent
 ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def run_python(code, cwd, **environment):
@@ -160,6 +163,20 @@ def test_pages_show_only_files_that_exist(page):
     assert "docs/demo.png" in links or page != "README.md"
     for link in links:
         assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_contributors_are_told_the_length_of_a_line():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = int(re.search(r"lines have at most (\d+)\s+characters", text)[1])
+    tools = PYPROJECT["tool"]
+    assert told == tools["ruff"]["line-length"] == tools["cython-lint"]["max-line-length"]
+
+
+@pytest.mark.parametrize("name", ["importances", "jumps"])
+def test_readers_are_told_up_to_how_many_rows_all_count(name):
+    text = " ".join(getattr(rbr.AdditiveModel, name).__doc__.split())
+    assert f"up to {MAX_ROWS:,} training rows" in text.lower()
+    assert "over all rows, corrected by a sample of rows" in text
 
 
 def test_readme_picture_is_small():
