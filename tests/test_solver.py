@@ -110,6 +110,73 @@ def test_algorithm_1_agrees_with_its_oracle_at_every_position(position):
     assert (norm(by_index.f - fast.f, B.weights) > 1e-3) == (position == "value")  # regular bins: rank is index
 
 
+def assert_agrees_with_the_oracle(B, y, n_steps=30, **problem):
+    """Algorithm 1 and its oracle after some steps; returns the oracle's answer."""
+    fast = rbr.solve(B, y, solver="algorithm1", max_iter=n_steps, tol=0.0, **problem)
+    slow = rbr.reference.solve(B, y, max_iter=n_steps, tol=0.0, **problem)
+    np.testing.assert_allclose(fast.f, slow.f, rtol=0, atol=1e-9 * max(np.abs(slow.f).max(), 1.0))
+    assert fast.intercept == pytest.approx(slow.intercept, abs=1e-9)
+    np.testing.assert_array_equal(fast.support, slow.support)
+    np.testing.assert_allclose([row.loss for row in fast.history], slow.loss_path, rtol=1e-9)
+    return slow
+
+
+@pytest.mark.parametrize("jump_cost", [0.0, 1.0])
+@pytest.mark.parametrize("max_features", [None, 1, 2, 3])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize(
+    ("exclude", "always_include"), [((0, 2), ()), ((), (4,)), ((), (4, 1)), ((0,), (4,)), ((0, 1, 2), (4, 3))]
+)
+def test_algorithm_1_excludes_and_includes_as_its_oracle_does(
+    exclude, always_include, weighting, max_features, jump_cost
+):
+    """The last feature is noise: it is used only where it must be, and then before all others."""
+    design = make_design().with_weights(weighting)
+    y = make_target("squared_error", design)
+    lists = {"exclude": exclude, "always_include": always_include}
+    start = np.random.default_rng(5).normal(size=design.n_coef)
+    for options in ({}, {"warm_start": start, "n_steps": 1}):
+        constraints = Constraints(max_features, 3, jump_cost=jump_cost, **lists)
+        options = {"dispersion": 0.3, "step_size": 0.5, **options}
+        used = set(assert_agrees_with_the_oracle(design, y, constraints=constraints, **options).support.tolist())
+        assert not used & set(exclude)
+        assert used
+        if jump_cost == 0:
+            assert set(sorted(always_include)[:max_features]) <= used
+
+
+@pytest.mark.parametrize(("scale", "pays"), [(0.4, True), (2.0, False)])
+def test_a_feature_that_is_always_included_pays_for_its_pieces_only(scale, pays):
+    """The table gains 1 / 2; its jump costs scale * log 2, and its entry would cost twice as much again."""
+    B = BinnedMatrix(np.stack([np.repeat([0, 1], 50), np.tile([0, 1], 50)]), offsets=[0, 2, 4])
+    y = np.where(B.codes[0] == 1, 1.0, -1.0)
+    for always_include in ((), (0,)):
+        constraints = Constraints(max_segments=2, jump_cost=1.0, always_include=always_include)
+        options = {"constraints": constraints, "dispersion": scale * B.n_rows, "step_size": 1.0, "n_steps": 3}
+        slow = assert_agrees_with_the_oracle(B, y, **options)
+        assert slow.support.tolist() == ([0] if pays and always_include else [])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson"])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("case", ["plain", "weights", "offset", "rows without a bin"])
+def test_algorithm_1_takes_the_automatic_step_of_its_oracle(loss, weighting, case):
+    design = make_design()
+    rng = np.random.default_rng(6)
+    if case == "rows without a bin":
+        codes = design.codes.copy()
+        codes[0, :40] = 6
+        design = BinnedMatrix(codes, design.offsets, missing=design.missing)
+    options = {}
+    if case in ("weights", "rows without a bin"):
+        options["sample_weight"] = rng.integers(0, 4, design.n_rows).astype(float)
+    if case == "offset":
+        options["offset"] = 0.3 * rng.normal(size=design.n_rows)
+    y = make_target(loss, design)
+    constraints = Constraints(3, 3)
+    assert_agrees_with_the_oracle(design.with_weights(weighting), y, loss=loss, constraints=constraints, **options)
+
+
 def test_algorithm_1_stops_where_its_oracle_does_and_takes_the_same_warm_start():
     data = make_planted(400, 12, 4, noise=0.3, random_state=3)
     B = rbr.Binner(max_bins=9).fit(data.X).transform(data.X)

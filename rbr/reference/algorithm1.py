@@ -41,8 +41,8 @@ def log_loss(y, z):
 
 
 def poisson(y, z):
-    """e^z - y z, and y - e^z."""
-    return np.exp(z) - y * z, y - np.exp(z)
+    """e^z - 1 - y z, and y - e^z."""
+    return np.exp(z) - 1 - y * z, y - np.exp(z)
 
 
 LOSSES = {
@@ -76,7 +76,7 @@ def solve(
     ----------
     B, constraints : fields of a BinnedMatrix and of Constraints are read
     loss : {"squared_error", "log_loss", "poisson"} or their aliases
-    step_size : mu; "auto" is one over the curvature bound of the loss: 1 for squared error, 4 for log_loss
+    step_size : mu; "auto" is 1 / (stretch * curvature): with counts weights 1 for squared error, 4 for log_loss
     dispersion : float
         phi, with lambda = phi / n the unit of a jump cost; by default 1, as for losses of known variance.
     others : as in `rbr.solve`; `solver` must be "algorithm1"
@@ -103,7 +103,8 @@ def solve(
     v = n_weights / n
     offsets, missing = B.offsets, B.missing
     X = one_hot(codes, offsets)
-    weights = B.weights if B.weights_kind == "uniform" or sample_weight.min() == sample_weight.max() else v @ X
+    shares = bin_shares(X, v, offsets)
+    weights = B.weights if B.weights_kind == "uniform" or sample_weight.min() == sample_weight.max() else shares
     w = np.where(weights > 0, weights, np.inf)
     X_bin = X.multiply(np.sqrt(n * v)[:, None]).multiply(1 / np.sqrt(n * w)).tocsr()
 
@@ -111,17 +112,13 @@ def solve(
     limits = per_feature(constraints.max_segments, 32, len(offsets) - 1)
     positions = bin_positions(constraints.position, offsets, weights, B.positions)
     kappa = constraints.jump_cost
-    mu = (
-        {"squared_error": 1.0, "squared": 1.0, "log_loss": 4.0, "logistic": 4.0}[loss]
-        if step_size == "auto"
-        else step_size
-    )
+    mu = 1 / (stretch(shares, weights) * curvature(loss, y, v)) if step_size == "auto" else step_size
     lam = (1.0 if dispersion is None else dispersion) / n
     shrink = 1 / (1 + mu * alpha)  # the ridge folds into the step
 
-    def project(f):
+    def project(f, price=0.0, entry_price=0.0):
         return prox(
-            shrink * f,
+            f,
             offsets,
             weights,
             positions,
@@ -129,10 +126,15 @@ def solve(
             shapes,
             limits,
             constraints.max_features,
-            price=mu * shrink * lam * kappa,
-            entry_price=mu * shrink * lam * 2 * np.log(len(offsets) - 1) * (kappa > 0),
+            price,
+            entry_price,
             greedy=constraints.segmentation == "greedy",
+            exclude=constraints.exclude,
+            always_include=constraints.always_include,
         )
+
+    price = mu * shrink * lam * kappa
+    entry_price = mu * shrink * lam * 2 * np.log(len(offsets) - 1) * (kappa > 0)
 
     def state(beta):
         """The intercept at its optimum, the mean loss, and the rows' residuals times sqrt(n v)."""
@@ -145,14 +147,14 @@ def solve(
     to_f = np.where(weights > 0, 1 / np.sqrt(n * w), 0.0)
     f = np.zeros(offsets[-1])  # Initialization: beta_0 <- 0
     if warm_start is not None:
-        f = prox(np.asarray(warm_start, dtype=np.float64), offsets, weights, positions, missing, shapes, limits,
-                 constraints.max_features, 0.0, 0.0, constraints.segmentation == "greedy")  # fmt: skip
+        f = project(np.asarray(warm_start, dtype=np.float64))
     c, value, residual = state(f * to_beta)
     losses = [value]
     for _ in range(max_iter):  # while 1 <= t <= tau
         beta = f * to_beta
         beta = beta + mu * (X_bin.T @ residual)  # line 1: beta_t <- beta_{t-1} - mu grad L(beta_{t-1})
-        previous, f = f, project(beta * to_f)  # lines 2-5: zero mean, P_L per table, then P_G
+        # lines 2-5: zero mean, P_L per table, then P_G
+        previous, f = f, project(shrink * beta * to_f, price, entry_price)
         c, value, residual = state(f * to_beta)
         losses.append(value)
         change, size = (np.sqrt(weights @ u**2) for u in (f - previous, f))
@@ -167,6 +169,30 @@ def one_hot(codes, offsets):
     n_bins = np.diff(offsets)
     j, i = np.nonzero(codes < n_bins[:, None])
     return csr_matrix((np.ones(len(i)), (i, offsets[j] + codes[j, i])), shape=(codes.shape[1], offsets[-1]))
+
+
+def bin_shares(X, v, offsets):
+    """share_jk: the weight of the rows in bin k, of those that have a bin of feature j; 1 / b_j where none has."""
+    sums = v @ X
+    tables = [sums[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return np.concatenate([t / t.sum() if t.any() else np.full(len(t), 1 / len(t)) for t in tables])
+
+
+def stretch(shares, weights):
+    """max over the tables of ||X_j f_j||_v^2 / ||f_j||_w^2  =  max over the bins of share / w; at least 1.
+
+    With counts weights a block is an isometry, and so is one of uniform weights whose bins have equal counts.
+    """
+    return np.max(shares[weights > 0] / weights[weights > 0], initial=1.0)
+
+
+def curvature(loss, y, v):
+    """The bound on d^2 loss / dz^2: 1 for squared error, g (1 - g) <= 1/4 for log_loss.
+
+    e^z has none: poisson lends its mean curvature at the constant model, <v, e^z> = <v, y>, where the mean residual
+    is zero.
+    """
+    return v @ y if loss == "poisson" else {"squared_error": 1.0, "squared": 1.0}.get(loss, 0.25)
 
 
 def best_intercept(score, loss):

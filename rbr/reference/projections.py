@@ -360,12 +360,18 @@ def keep_largest(nets, max_features):
     return np.sort(kept if max_features is None else kept[:max_features])
 
 
-def prox(f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False):
+def prox(
+    f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False,
+    exclude=(), always_include=(),
+):  # fmt: skip
     """The proximal step on stacked tables: P_zm, then P_L or its priced form per table, then P_G.
 
     argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)
 
     With price = entry_price = 0 it is the theorem P_C = P_G o P_L o P_zm (paper, appendix A).
+
+    exclude : features j with g_j = 0
+    always_include : features that pay no entry_price and that P_G keeps before all others, if their net is positive
     """
     out, nets = np.zeros(len(f)), np.zeros(len(offsets) - 1)
     for j, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
@@ -374,7 +380,12 @@ def prox(f, offsets, weights, positions, missing, shapes, limits, max_features, 
         out[table], _, net, _ = prox_table(
             centred, weights[table], positions[table], missing[j], shapes[j], limits[j], price, greedy
         )
-        nets[j] = net - entry_price
+        if j in exclude:
+            nets[j] = -np.inf
+        elif j in always_include:
+            nets[j] = np.inf if net > 0 else 0.0
+        else:
+            nets[j] = net - entry_price
     for j in set(range(len(nets))) - set(keep_largest(nets, max_features).tolist()):
         out[offsets[j] : offsets[j + 1]] = 0.0
     return out
