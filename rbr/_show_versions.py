@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
-REQUIRED = ("rbr", "numpy", "scipy", "scikit-learn")
-OPTIONAL = ("pandas", "polars", "pyarrow", "matplotlib", "joblib", "dask", "narwhals", "threadpoolctl")
+REQUIRED = ("rbr", "numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl")
+OPTIONAL = ("pandas", "polars", "pyarrow", "matplotlib", "dask", "narwhals")
 
 
 def show_versions() -> None:

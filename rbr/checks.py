@@ -30,6 +30,18 @@ def check_nonnegative(values, length: int, name: str) -> np.ndarray:
     return vector
 
 
+def check_sample_weight(values, n_rows: int) -> np.ndarray:
+    """`values`, or one number for all rows, as weights of rows: not all zero."""
+    try:
+        given = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight is {values!r}; it must be numbers, one for each of {n_rows} rows") from error
+    weights = check_nonnegative(np.full(n_rows, given) if given.ndim == 0 else given, n_rows, "sample_weight")
+    if not weights.any():
+        raise ValueError("sample_weight is all zero; at least one row must have a positive weight")
+    return weights
+
+
 def check_int(value, name: str, low: int, high: int | None = None) -> int:
     """`value` as an int in [low, high]."""
     if not isinstance(value, Integral) or isinstance(value, (bool, np.bool_)):

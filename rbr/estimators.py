@@ -17,11 +17,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from rbr.bagging import Way, bag_average, ways_to_fit
 from rbr.binning import Binner, _generator, by_index, index_of
-from rbr.checks import check_choice, check_int, check_real
+from rbr.checks import check_choice, check_int, check_real, check_sample_weight
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
 from rbr.design import WEIGHTS_KINDS
 from rbr.losses import get_loss
@@ -108,7 +108,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
                 f"{self.classes_.tolist()}"
             )
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            sample_weight = check_sample_weight(sample_weight, len(y))
         counts, sample_weight = sample_weight, self._weigh_classes(sample_weight, y, classes)
         if offset is not None:
             n_scores = len(classes) if loss.name == "multinomial" else 1
@@ -173,6 +173,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         self.dispersion_ = solution.dispersion
         self._solution_tables = (binner, solution.f)
 
+    # `_init_callback_context` and `_skl_callbacks` are how scikit-learn 1.9 speaks to estimators with callbacks; they
+    # have no public names.
     def _begin_callbacks(self, X, y):
         if not hasattr(self, "_init_callback_context"):
             return None
@@ -437,7 +439,7 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
         X = self._check_X(X)
         y, classes = self._target_again(y, X)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            sample_weight = check_sample_weight(sample_weight, len(y))
         by_class = self._weigh_classes(None, y, classes)
         binner = self._solution_tables[0]
         design = binner.transform(X, sample_weight).with_weights(self.weights)

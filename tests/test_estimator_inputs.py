@@ -311,6 +311,42 @@ def test_targets_that_cannot_be(make, estimator, numbers):
         estimator.fit(make(X)[:0], y[:0])
 
 
+BAD_WEIGHTS = {
+    "text": (["heavy"] * N, "it must be numbers"),
+    "a gap": (pd.array([None] + [1.0] * (N - 1), dtype="Float64"), "must be (numbers|finite)"),
+    "too short": (np.ones(N - 1), rf"has shape \({N - 1},\); it must be a vector of length {N}"),
+    "a column": (np.ones((N, 1)), rf"has shape \({N}, 1\); it must be a vector of length {N}"),
+    "NaN": (np.where(np.arange(N) == 2, np.nan, 1.0), r"\[2\] is nan; all of sample_weight must be finite"),
+    "negative": (np.where(np.arange(N) == 2, -1.0, 1.0), r"\[2\] is -1.0; all of sample_weight must be at least 0"),
+    "negative number": (-1.0, r"\[0\] is -1.0; all of sample_weight must be at least 0"),
+    "all zero": (np.zeros(N), "is all zero; at least one row must have a positive weight"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_WEIGHTS)
+def test_bad_weights_are_refused_by_name(kind, numbers):
+    weight, message = BAD_WEIGHTS[kind]
+    m = RBRRegressor(**STRICT)
+    with pytest.raises(ValueError, match=rf"^sample_weight\b.*{message}"):
+        m.fit(*numbers, sample_weight=weight)
+    with pytest.raises(ValueError, match=rf"^sample_weight\b.*{message}"):
+        m.fit(*numbers).bootstrap(*numbers, sample_weight=weight, n=1)
+
+
+@pytest.mark.parametrize(
+    "convert", [list, pd.Series, pl.Series, lambda w: w.astype(np.float32), lambda w: np.repeat(w, 2)[::2]]
+)
+def test_weights_of_every_kind_give_the_same_model(convert, numbers):
+    weight = np.random.default_rng(2).integers(0, 3, N)
+    expected = RBRRegressor(**STRICT).fit(*numbers, sample_weight=weight).model_
+    same_model(RBRRegressor(**STRICT).fit(*numbers, sample_weight=convert(weight)).model_, expected)
+
+
+def test_one_weight_for_all_rows(numbers):
+    expected = RBRRegressor(**STRICT).fit(*numbers, sample_weight=np.full(N, 2.0)).model_
+    same_model(RBRRegressor(**STRICT).fit(*numbers, sample_weight=2).model_, expected)
+
+
 def test_one_class_is_refused(numbers):
     X, y = numbers
     with pytest.raises(ValueError, match="y has only one class, 'a'"):

@@ -83,6 +83,66 @@ def test_import_is_light():
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
+def imports_of(package):
+    """(file, imported module, names taken from it, whether the file needs it to be imported) of every import."""
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inside = {
+            id(node)
+            for block in ast.walk(tree)
+            if isinstance(block, (ast.FunctionDef, ast.Try))
+            or (isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING")
+            for node in ast.walk(block)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield path.relative_to(package), alias.name, [], id(node) not in inside
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                yield (
+                    path.relative_to(package),
+                    node.module,
+                    [alias.name for alias in node.names],
+                    id(node) not in inside,
+                )
+
+
+def declared(requirements):
+    return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
+
+
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "interpret": "interpret-core"}
+
+
+def test_what_is_imported_is_declared():
+    """What a module imports at once is a dependency; what a function imports may belong to an extra."""
+    project = PYPROJECT["project"]
+    always = declared(project["dependencies"])
+    at_times = always.union(*map(declared, project["optional-dependencies"].values()))
+    undeclared, n_seen = [], 0
+    for path, module, _, is_needed in imports_of(PACKAGE):
+        root = module.split(".")[0]
+        if root == "rbr" or root in sys.stdlib_module_names:
+            continue
+        n_seen += 1
+        if DISTRIBUTIONS.get(root, root) not in (always if is_needed else at_times):
+            undeclared.append(f"{path} imports {module}")
+    assert not undeclared
+    assert n_seen > 50
+
+
+def test_no_private_name_of_scikit_learn_is_imported():
+    """Private names may change in any release of scikit-learn, and a range of releases is supported."""
+    private = [
+        f"{path}: {name}"
+        for path, module, names, _ in imports_of(PACKAGE)
+        if module.split(".")[0] == "sklearn"
+        for name in (*module.split("."), *names)
+        if name.startswith("_")
+    ]
+    assert not private
+
+
 def test_unbuilt_source_tree_says_how_to_build_it(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "rbr", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c", "__pycache__"))
     done = run_python("import rbr", tmp_path)
