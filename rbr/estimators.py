@@ -458,7 +458,8 @@ class _RBREstimator(CallbackSupportMixin, BaseEstimator):
             solution = self._solve(make_objective(design, y, **rows), arguments, **options)
             return solution.f, solution.support
 
-        draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None)
+        needs_positive = self.model_.loss.link == "log"
+        draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None, needs_positive=needs_positive)
         found = run_all(
             [functools.partial(refit, number, draw) for number, draw in enumerate(draws)],
             min(n, resolve_n_jobs(self.n_jobs if n_jobs is None else n_jobs)),

@@ -143,12 +143,19 @@ class Bootstrap:
 
 
 def resamples(
-    sample_weight: np.ndarray | None, y: np.ndarray, n: int, rng: np.random.Generator, *, is_classifier: bool
+    sample_weight: np.ndarray | None,
+    y: np.ndarray,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    is_classifier: bool,
+    needs_positive: bool = False,
 ) -> list[Callable[[], np.ndarray]]:
     """n functions, each of which draws the row weights of one resample; they do not depend on when they are called.
 
     Without weights, n_rows rows are drawn with replacement. Whole weights mean repeated rows: as many rows as they sum
-    to are drawn, in proportion to them. Other weights stay with their rows, of which n_rows are drawn.
+    to are drawn, in proportion to them. Other weights stay with their rows, of which n_rows are drawn. A resample that
+    leaves out a class, or every positive y where one is needed, is drawn again.
     """
     base = np.ones(len(y)) if sample_weight is None else sample_weight
     whole = bool((base == np.floor(base)).all())
@@ -156,13 +163,19 @@ def resamples(
     n_drawn = int(chances.sum())
     classes = np.unique(y[base > 0]) if is_classifier else ()
 
+    def can_be_fitted(drawn: np.ndarray) -> bool:
+        if needs_positive and not (drawn > 0).any():
+            return False
+        return len(classes) == 0 or len(np.unique(drawn)) == len(classes)
+
     def draw(seed: np.random.SeedSequence) -> np.ndarray:
         own = np.random.default_rng(seed)
         for _ in range(MAX_DRAWS):
             counts = own.multinomial(n_drawn, chances / chances.sum()).astype(np.float64)
-            if len(classes) == 0 or len(np.unique(y[counts > 0])) == len(classes):
+            if can_be_fitted(y[counts > 0]):
                 return counts if whole else counts * base
-        raise ValueError(f"y: {MAX_DRAWS} resamples all left a class out; the rarest class needs more rows")
+        scarce = "positive value" if needs_positive else "class"
+        raise ValueError(f"y: {MAX_DRAWS} resamples all left a {scarce} out; the rarest {scarce} needs more rows")
 
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(n)
     return [lambda seed=seed: draw(seed) for seed in seeds]

@@ -14,7 +14,7 @@ import pytest
 
 import rbr
 from rbr._fast import _build_info
-from rbr.jumps import MAX_ROWS
+from rbr.objective.changes import MAX_ROWS
 
 PACKAGE = Path(rbr.__file__).parent
 ROOT = Path(__file__).resolve().parent.parent

@@ -142,7 +142,7 @@ def test_the_reference_calls_no_compiled_kernel_on_any_thread(monkeypatch, loss)
         assert was_used()
         solution = rbr.solve(B, y, loss=loss, constraints=constraints, max_iter=3, tol=0.1, n_jobs=3)
         assert was_used()
-        model = rbr.AdditiveModel.from_solution(binner, B, solution, loss=loss)
+        model = rbr.AdditiveModel.from_solution(binner, solution)
         model.predict(X, n_jobs=3)
         assert was_used()
 

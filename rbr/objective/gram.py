@@ -146,12 +146,9 @@ def gram_objective(objective: RowObjective) -> GramObjective:
     )
     n_tables = objective.tables.n_tables
     objective.work.columns_read += n_tables * (n_tables + 1) // 2
-    condensed = GramObjective(
+    return GramObjective(
         sums, objective.tables, objective.loss, n_total=objective.n_total, n_threads=objective.n_threads
     )
-    condensed.has_many_rows = objective.has_many_rows
-    condensed.screening_pays = objective.screening_pays
-    return condensed
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +176,8 @@ class GramObjective(TableAnswers):
 
     has_many_rows = True
     weighs_little = False
-    screening_pays = True
+    has_constant_target = False
+    screening_pays = False  # every column is there at no price
     has_values = False
     constant_curvature = 1.0
 
@@ -220,7 +218,7 @@ class GramObjective(TableAnswers):
         return gradient
 
     def drift(self, residuals: Handle, other: Handle, rounding: float) -> np.ndarray:
-        """Unbounded: every column is there at no price, and none need be judged."""
+        """Unbounded: no column need be judged."""
         return np.full(1, np.inf)
 
     def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> Handle | None:

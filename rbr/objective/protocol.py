@@ -244,6 +244,8 @@ class Objective(Protocol):
         Whether passes over the rows are what a fit costs, so that each has to pay.
     weighs_little : bool
         Whether the weights sum to far less than the number of rows, as relative weights do.
+    has_constant_target : bool
+        Whether y is the same number in every row, without an offset, so that a constant is the best model.
     screening_pays : bool
         Whether to judge a gradient column by bounds takes less time than to sum it.
     has_values : bool
@@ -258,6 +260,7 @@ class Objective(Protocol):
     work: Work
     has_many_rows: bool
     weighs_little: bool
+    has_constant_target: bool
     screening_pays: bool
     has_values: bool
 

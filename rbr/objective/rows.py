@@ -154,6 +154,11 @@ class RowObjective(TableAnswers):
     def weighs_little(self) -> bool:
         return self.n_total < LITTLE_WEIGHT * self._n_rows
 
+    @cached_property
+    def has_constant_target(self) -> bool:
+        first = self._blocks[0].y[0]
+        return not self._has_offset and all(bool((block.y == first).all()) for block in self._blocks)
+
     @property
     def screening_pays(self) -> bool:
         return self._n_rows >= SCREENED_ROWS
@@ -183,14 +188,17 @@ class RowObjective(TableAnswers):
 
     @cached_property
     def constant_curvature(self) -> float:
-        of_blocks, weight = [], 0.0
+        of_blocks, weight, least = [], 0.0, np.inf
         for block, rows in zip(self._blocks, self._spread(CURVATURE_ROWS), strict=True):
             y, v = block.y[rows], block.v[rows]
             raw = np.zeros(len(y) if self.n_outputs == 1 else (len(y), self.n_outputs)) + self._constant_intercept
             raw += 0.0 if block.offset is None else block.offset[rows]
             of_blocks.append(self.loss.curvature(y, raw, v=v).sum(axis=0))
-            weight += float(v.sum())
-        return max(float(np.max(added(of_blocks) / weight)), 1e-300)
+            weight, least = weight + float(v.sum()), min(least, float(v.min()))
+        # Where no row is near enough to the constant model to curve, the least of them counts as one that is.
+        bound = self.loss.curvature_bound()
+        floor = 1e-300 if bound is None else bound * least / weight
+        return max(float(np.max(added(of_blocks) / weight)), floor)
 
     # Points and gradients ------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The solvers: Algorithm 1 of the paper, and the default one that reaches the same kind of point faster.
 
-One fit, from top to bottom: `solve` (solve.py) makes a `Problem` (problem.py), chooses where to begin (start.py) and
+One fit, from top to bottom: `solve` (api.py) makes a `Problem` (problem.py), chooses where to begin (start.py) and
 runs a solver (algorithm1.py, auto.py). The default one proposes pieces by a proximal step (screening.py reads the
 gradient's columns for it), refits them by Newton's method (refit.py, in the coordinates of space.py), accepts what
 lowers the objective, tries single moves (moves.py), and ends in a `Solution` (solution.py).
@@ -8,6 +8,6 @@ All see the data through an `rbr.objective.Objective`, and pieces through `rbr.c
 """
 
 from rbr.solvers.solution import Iteration, Solution
-from rbr.solvers.solve import SOLVERS, solve
+from rbr.solvers.api import SOLVERS, solve
 
 __all__ = ["SOLVERS", "Iteration", "Solution", "solve"]
