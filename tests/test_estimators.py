@@ -26,7 +26,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rbr
 from rbr import RBRClassifier, RBRRegressor, losses, parallel
+from rbr.bagging import Way, bag_average
 from rbr.estimators import _classes_and_codes
+from rbr.solvers.refit import norm
 
 N = 300
 ESTIMATORS = (RBRRegressor, RBRClassifier)
@@ -331,6 +333,29 @@ def test_greedy_segmentation_keeps_the_limits(table):
     m = regressor(segmentation="greedy", shape="constant", max_segments=3, max_features=2).fit(X, y)
     assert len(m.terms_) <= 2 and all(n_pieces(term) <= 3 for term in m.terms_)
     assert m.score(X, y) > 0.7
+
+
+def test_what_a_bagged_fit_says_of_itself_is_true_of_the_average(table):
+    """The path, residual and history were those of the single fit that the average had replaced."""
+    X, y = table
+    m = regressor(n_bags=3, jump_cost=0).fit(X, y)
+    # Without jump cost and ridge the objective is the training loss.
+    assert m.loss_path_[-1] == pytest.approx(m.model_.training_loss, rel=1e-12)
+    assert m.loss_path_[0] == pytest.approx(np.var(y) / 2, rel=1e-12)
+    binner = rbr.Binner(max_bins=24).fit(X)
+    constraints = rbr.Constraints(shape="mixed", jump_cost=0.5)
+    single = rbr.solve(binner.transform(X), y, constraints=constraints)
+    average = bag_average(single, [Way("as asked", constraints, 0.0)], n_bags=4)
+    assert single.converged and not average.converged and average.status == "average"
+    problem = average.problem
+    assert average.loss_path[-1] == problem.value(average.point, average.labels) > single.loss_path[-1]
+    assert average.loss == problem.objective.point(average.f, average.support).loss == average.history[-1].loss
+    np.testing.assert_array_equal(average.history[-1].support, average.support)
+    assert (average.n_iter, len(average.loss_path), len(average.history)) == (1, 2, 2)
+    step, f = average.step_size, average.f
+    moved = problem.constraints.prox(f - step * problem.objective.gradient(average.point), step, problem.scale)
+    assert average.residual == pytest.approx(norm(moved.f - f, problem.constraints.weights), rel=1e-9)
+    assert average.residual > 1e-3 * norm(f, problem.constraints.weights) > 0
 
 
 def test_bags_are_projected_and_steadier(table):

@@ -23,6 +23,7 @@ from rbr.constraints import Constraints
 from rbr.datasets import make_planted
 from rbr.design import BinnedMatrix
 from rbr.losses import get_loss
+from rbr.solvers.space import Space
 
 
 def norm(f, weights):
@@ -786,3 +787,52 @@ def test_relative_weights_are_remarked_upon():
         warnings.simplefilter("error")
         rbr.solve(design, y, sample_weight=np.full(240, 0.5))
         rbr.solve(design, y, sample_weight=np.full(240, 1 / 240), constraints=Constraints(2, 3))
+
+
+# ---------------------------------------------------------------- how a fit ends
+
+
+def movement_within_pieces(solution):
+    """How far a step of the natural length, with the pieces held, would move the tables, over their norm."""
+    problem, point = solution.problem, solution.point
+    space = Space(problem.objective, problem.constraints, point.support, solution.labels)
+    slope = space.coordinates(problem.objective.gradient(point)) + problem.alpha * space.coordinates(point.f)
+    return problem.natural_step * np.linalg.norm(slope) / norm(point.f, problem.constraints.weights)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("loss", ["gamma", "tweedie"])
+def test_a_halved_step_does_not_pass_for_convergence(loss, seed):
+    """With one row that differs, steps are refused until they are so short that they change nothing."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(60, 4)).round(1), np.full(60, 0.1)
+    y[0] = 0.3
+    design = rbr.Binner().fit(X).transform(X)
+    solution = rbr.solve(design, y, loss=loss, constraints=Constraints(shape="mixed", jump_cost=0.5))
+    assert solution.converged and len(solution.support)
+    assert movement_within_pieces(solution) <= 1e-5 * (1 + 1e-9)
+
+
+def test_a_fit_that_finds_no_descent_is_not_told_to_go_on(monkeypatch):
+    B, data = planted(300, 20, 5, 10, noise=0.3, random_state=0)
+    monkeypatch.setattr("rbr.solvers.auto.accept", lambda state, attempt, trial: len(state.point.support) == 0)
+    with pytest.warns(ConvergenceWarning, match="nothing that was proposed lowers the objective") as caught:
+        solution = rbr.solve(B, data.y, constraints=Constraints(5, 4))
+    assert not any("raise max_iter" in str(warning.message) for warning in caught)
+    assert (solution.status, solution.converged) == ("no descent", False)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        assert rbr.solve(B, data.y, constraints=Constraints(5, 4), max_iter=1).status == "max_iter"
+
+
+def test_an_objective_stands_for_the_rows_it_was_made_of():
+    B, data = planted(300, 20, 5, 10, noise=0.3, random_state=0)
+    weight = np.random.default_rng(0).integers(0, 3, 300).astype(float)
+    rows = {"loss": "huber", "sample_weight": weight}
+    expected = rbr.solve(B, data.y, constraints=Constraints(5, 4), **rows)
+    objective = rbr.make_objective(B, data.y, **rows)
+    assert_same_bits(rbr.solve(objective=objective, constraints=Constraints(5, 4)).f, expected.f)
+    for name, value in {"B": B, "y": data.y, "loss": "huber", "offset": data.y, "n_jobs": 1}.items():
+        with pytest.raises(ValueError, match=f"^{name} is given beside an objective"):
+            rbr.solve(objective=objective, **{name: value})
+    with pytest.raises(TypeError, match="B is a NoneType; it must be a BinnedMatrix"):
+        rbr.solve()

@@ -7,7 +7,7 @@ lowers the objective, tries single moves (moves.py), and ends in a `Solution` (s
 All see the data through an `rbr.objective.Objective`, and pieces through `rbr.constraints.BoundConstraints`.
 """
 
-from rbr.solvers.solution import Iteration, Solution
 from rbr.solvers.api import SOLVERS, solve
+from rbr.solvers.solution import Iteration, Solution
 
 __all__ = ["SOLVERS", "Iteration", "Solution", "solve"]

@@ -160,6 +160,14 @@ class State:
         """Whether this iteration may not change anything."""
         return self.stopped or self.is_last
 
+    @property
+    def is_fixed_point(self) -> bool:
+        """Whether the tables are at rest.
+
+        A halved step changes less, whatever the tables: the change is judged in units of the longest step.
+        """
+        return self.residual * self.longest_step <= self.tolerance * self.step
+
     def take(self, attempt: Attempt, trial: tuple[Point, np.ndarray, float]) -> None:
         """Go on from what was accepted, with a longer step."""
         gain = self.value - trial[-1]
@@ -237,33 +245,15 @@ def accept(state: State, attempt: Attempt, trial: tuple[Point, np.ndarray, float
 
 
 def move(state: State) -> Iterator[Attempt]:
-    """Step 4: jumps to better places, then other features, where no step proposes anything that pays."""
-    problem, point, labels, gradient = state.problem, state.point, state.labels, state.gradient
-    least, others = max(state.least_descent, state.least_gain), state.candidates.others(point)
-
-    def attempt(moves) -> Iterator[Attempt]:
-        return (Attempt(one, NEWTON_PER_MOVE, least, state.least_gain) for one in moves)
-
-    if state.pieces_pay:
-        yield from attempt(islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED))
-    if len(point.support) == problem.constraints.n_features:
-        return
-    if len(point.support) == problem.constraints.max_features:
-        yield from attempt(swaps(problem, point, labels, problem.entry_step, others))
-    elif problem.is_flat:
-        yield from attempt(longer_steps(problem, gradient, labels, state.step))
-    elif state.step < problem.entry_step:  # a shorter step is a stricter selector
-        yield from attempt(entries(problem, point, labels, problem.entry_step, others))
-        if len(others) and state.options.looks_at_all:  # those outside the candidates enter last
-            yield from attempt(entries(problem, point, labels, problem.entry_step))
+    """Step 4: single moves where no step proposes anything that pays, and at last more digits of what is there."""
+    yield from single_moves(state)
+    if not state.is_fixed_point:
+        yield Attempt(None, NEWTON_TO_FINISH, at_least=0.0)
 
 
 def finish(state: State) -> Ending:
-    """Step 5: the point with its gradient, and whether it is a fixed point.
-
-    A halved step changes less, whatever the tables: the change is judged in units of the longest step.
-    """
-    converged = state.residual * state.longest_step <= state.tolerance * state.step
+    """Step 5: the point with its gradient, and whether it is a fixed point."""
+    converged = state.is_fixed_point
     status = "callback" if state.stopped else "max_iter" if state.is_last else "no descent"
     point = replace(state.point, gradient=state.gradient.of_used)
     args = state.labels, state.step, state.residual, converged, "converged" if converged else status
@@ -348,6 +338,28 @@ def as_found(state: State, found: Prox) -> Iterator[Attempt]:
 def attempt_at(state: State, proposal: Proposal | Prox) -> Attempt:
     """An attempt at other pieces."""
     return Attempt(proposal, NEWTON_PER_PROPOSAL, state.least_descent, state.least_gain)
+
+
+def single_moves(state: State) -> Iterator[Attempt]:
+    """Jumps to better places, then other features."""
+    problem, point, labels, gradient = state.problem, state.point, state.labels, state.gradient
+    least, others = max(state.least_descent, state.least_gain), state.candidates.others(point)
+
+    def attempt(moves) -> Iterator[Attempt]:
+        return (Attempt(one, NEWTON_PER_MOVE, least, state.least_gain) for one in moves)
+
+    if state.pieces_pay:
+        yield from attempt(islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED))
+    if len(point.support) == problem.constraints.n_features:
+        return
+    if len(point.support) == problem.constraints.max_features:
+        yield from attempt(swaps(problem, point, labels, problem.entry_step, others))
+    elif problem.is_flat:
+        yield from attempt(longer_steps(problem, gradient, labels, state.step))
+    elif state.step < problem.entry_step:  # a shorter step is a stricter selector
+        yield from attempt(entries(problem, point, labels, problem.entry_step, others))
+        if len(others) and state.options.looks_at_all:  # those outside the candidates enter last
+            yield from attempt(entries(problem, point, labels, problem.entry_step))
 
 
 def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float) -> Iterator[Prox]:
