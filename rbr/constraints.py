@@ -5,7 +5,6 @@ design (one shape, one limit, one position per bin) and a solver then calls `Bou
 A table that cannot win is never searched: the norm of a projection is at most the norm of what is projected, so
 tables are taken in the order of that bound until the s_G-th best result beats the next bound. Tables of which only
 bounds are known (`Unread`) stand in the same order, and are computed when their turn comes.
-Looks at: numpy, the kernels.  Seen by: rbr.screening, rbr.solver, rbr.estimators.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _CONSTANT, _LINEAR, _MIXED, _INCREASING, _DECREASING, _LEVELS, _FREQUENCY, _FREE
 MAX_PAIRS_PER_CALL = 10_000_000
 
 # Tables that no iterate uses are first searched at this part of the price: few would enter even then, and the net there
-# bounds the net at the full price after the gradient has changed (rbr.screening). At 0.8 a change may be nearly three
-# times as large as at 1 before a table of noise in 255 bins must be read again, and the search takes no longer.
+# bounds the net at the full price after the gradient has changed (rbr.solvers.screening). At 0.8 a change may be nearly
+# three times as large as at 1 before a table of noise in 255 bins must be read again, and the search takes no longer.
 CAUTIOUS = 0.8
 
 # Columns that are read at first when some must be; a few share the work of going over the rows.
@@ -452,86 +451,25 @@ class BoundConstraints:
     def _prox_scaled(
         self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool, reader: _Reader | None
     ) -> Prox:
-        n_stacks, n_features = len(stacks), self.n_features
-        centred, squared_norms = np.empty_like(stacks), np.empty((n_stacks, n_features))
-
-        def center(tables=None):
-            for c in range(n_stacks):
-                args = stacks[c], self.offsets, self.weights, centred[c], squared_norms[c]
-                for first, last in [(0, n_features)] if tables is None else _runs(tables, n_features):
-                    if last - first == n_features:
-                        over_ranges(kernels().center_tables, n_features, n_threads, *args)
-                    else:
-                        kernels().center_tables(*args, first, last)
-
-        center()
-        # Memory that is zero from the start and never written costs nothing: of a million tables few are.
-        out = np.zeros(stacks.shape)
-        labels = np.full(stacks.shape, -1, dtype=np.int32)
-        nets, codes = np.zeros((n_stacks, n_features)), np.zeros((n_stacks, n_features))
-        level_code_values, level_code_offsets = self.level_codes
-
-        def search_at(price, tables):
-            per_call = int(max(1, MAX_PAIRS_PER_CALL // max(self.n_bins.max(initial=1), 1) ** 2))
-            for c in range(n_stacks):
-                over_ranges(
-                    kernels().prox_tables, len(tables), n_threads,
-                    tables, centred[c], self.offsets, self.weights, self.positions, self.missing.view(np.uint8),
-                    self.shapes, self.limits, price, level_code_values, level_code_offsets, self.greedy,
-                    out[c], labels[c], nets[c], codes[c], per_call=per_call,
-                )  # fmt: skip
-
-        def search(tables):
-            if reader is None or price == 0 or self.greedy:
-                search_at(price, tables)
-                return
-            # What would not enter even at a lower price needs no second search, and that net bounds later ones.
-            free = tables[reader.is_free[tables]]
-            search_at(CAUTIOUS * price, free)
-            reader.keep_nets(nets, free)
-            at_most = (nets[:, free] + _BOUND_MARGIN * squared_norms[:, free]).sum(axis=0)
-            is_out = (at_most < entry) & ~self.forced[free]
-            nets[:, free[is_out]] = 0.0
-            search_at(price, np.concatenate([tables[~reader.is_free[tables]], free[~is_out]]))
-
-        def ranks(tables):
-            """The net of each table with its entry paid; one that may not lose is infinite if it is not flat."""
-            totals = nets[:, tables].sum(axis=0)
-            return np.where(self.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - entry)
-
-        def bounds_of(squared_norms, nets=np.inf):
-            """Upper bounds on the ranks of all tables."""
-            per_stack = squared_norms * ((1 + _BOUND_MARGIN) / 2) - price * self.cheapest_codes
-            bounds = np.maximum(np.minimum(per_stack, nets), 0.0).sum(axis=0)
-            bounds = np.where(self.forced, np.where(bounds > 0, np.inf, 0.0), bounds - entry)
-            bounds[self.excluded] = -np.inf
-            return bounds
-
+        n_features = self.n_features
+        search = _Search(self, stacks, price, entry, n_threads, reader)
         if screen:
-            bounds = bounds_of(squared_norms)
-            if reader is not None:
-                bounds[reader.mask] = bounds_of(*reader.bounds())[reader.mask]
+            bounds = search.bounds()
+            is_unread = np.zeros(n_features, dtype=bool) if reader is None else reader.mask
 
             def read(tables):
                 reader.read(tables, self.offsets)
-                center(tables)
-                bounds[tables] = bounds_of(squared_norms)[tables]
+                search.center(tables)
+                bounds[tables] = search.bounds_of(search.squared_norms)[tables]
 
-            is_unread = np.zeros(n_features, dtype=bool) if reader is None else reader.mask
-            searched = self._search_while_it_can_win(search, ranks, bounds, is_unread, read)
+            searched = self._search_while_it_can_win(search.pieces, search.ranks, bounds, is_unread, read)
         else:
             searched = np.flatnonzero(~self.excluded)
-            search(searched)
+            search.pieces(searched)
         if reader is not None:
-            reader.report(squared_norms, nets, searched)
-
-        totals = ranks(searched)
-        winners = np.sort(searched[_largest_positive(totals, searched, self.max_features)])
-        # What was not searched has never been written.
-        losers = np.setdiff1d(searched, winners)
-        lost_bins = bins_of(losers, self.offsets)
-        out[:, lost_bins], labels[:, lost_bins], codes[:, losers] = 0.0, -1, 0.0
-        return Prox(out, winners, labels, codes, len(searched), nets.sum(axis=0))
+            reader.report(search.squared_norms, search.nets, searched)
+        winners = np.sort(searched[_largest_positive(search.ranks(searched), searched, self.max_features)])
+        return search.keep(winners, searched)
 
     def _search_while_it_can_win(self, search, ranks, bounds, is_unread, read) -> np.ndarray:
         """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound.
@@ -559,6 +497,90 @@ class BoundConstraints:
                 worst_kept = np.partition(ranks(searched), len(searched) - limit)[len(searched) - limit]
                 waiting = waiting[bounds[waiting] >= worst_kept]
         return searched
+
+
+class _Search:
+    """The tables of a scaled proximal step, centred, and what a search for pieces has found in some of them.
+
+    price : of a unit of code length; entry : of a feature
+    """
+
+    def __init__(self, bound: BoundConstraints, stacks: np.ndarray, price: float, entry: float, n_threads: int, reader):
+        self.bound, self.stacks, self.reader = bound, stacks, reader
+        self.price, self.entry, self.n_threads = price, entry, n_threads
+        shape = len(stacks), bound.n_features
+        self.centred, self.squared_norms = np.empty_like(stacks), np.empty(shape)
+        # Memory that is zero from the start and never written costs nothing: of a million tables few are.
+        self.out, self.labels = np.zeros(stacks.shape), np.full(stacks.shape, -1, dtype=np.int32)
+        self.nets, self.codes = np.zeros(shape), np.zeros(shape)
+        self.center()
+
+    def center(self, tables: np.ndarray | None = None) -> None:
+        """P_zm and the norms, of all tables or of some."""
+        bound, n_features = self.bound, self.bound.n_features
+        for c in range(len(self.stacks)):
+            args = self.stacks[c], bound.offsets, bound.weights, self.centred[c], self.squared_norms[c]
+            for first, last in [(0, n_features)] if tables is None else _runs(tables, n_features):
+                if last - first == n_features:
+                    over_ranges(kernels().center_tables, n_features, self.n_threads, *args)
+                else:
+                    kernels().center_tables(*args, first, last)
+
+    def pieces(self, tables: np.ndarray) -> None:
+        """Find the pieces of some tables."""
+        reader = self.reader
+        if reader is None or self.price == 0 or self.bound.greedy:
+            self._pieces_at(self.price, tables)
+            return
+        # What would not enter even at a lower price needs no second search, and that net bounds later ones.
+        free = tables[reader.is_free[tables]]
+        self._pieces_at(CAUTIOUS * self.price, free)
+        reader.keep_nets(self.nets, free)
+        at_most = (self.nets[:, free] + _BOUND_MARGIN * self.squared_norms[:, free]).sum(axis=0)
+        is_out = (at_most < self.entry) & ~self.bound.forced[free]
+        self.nets[:, free[is_out]] = 0.0
+        self._pieces_at(self.price, np.concatenate([tables[~reader.is_free[tables]], free[~is_out]]))
+
+    def _pieces_at(self, price: float, tables: np.ndarray) -> None:
+        bound = self.bound
+        per_call = int(max(1, MAX_PAIRS_PER_CALL // max(bound.n_bins.max(initial=1), 1) ** 2))
+        level_code_values, level_code_offsets = bound.level_codes
+        for c in range(len(self.stacks)):
+            over_ranges(
+                kernels().prox_tables, len(tables), self.n_threads,
+                tables, self.centred[c], bound.offsets, bound.weights, bound.positions, bound.missing.view(np.uint8),
+                bound.shapes, bound.limits, price, level_code_values, level_code_offsets, bound.greedy,
+                self.out[c], self.labels[c], self.nets[c], self.codes[c], per_call=per_call,
+            )  # fmt: skip
+
+    def ranks(self, tables: np.ndarray) -> np.ndarray:
+        """The net of each table with its entry paid; one that may not lose is infinite if it is not flat."""
+        totals = self.nets[:, tables].sum(axis=0)
+        return np.where(self.bound.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - self.entry)
+
+    def bounds(self) -> np.ndarray:
+        """Upper bounds on the ranks of all tables, also of those that were not read."""
+        bounds = self.bounds_of(self.squared_norms)
+        if self.reader is not None:
+            mask = self.reader.mask
+            bounds[mask] = self.bounds_of(*self.reader.bounds())[mask]
+        return bounds
+
+    def bounds_of(self, squared_norms: np.ndarray, nets: np.ndarray | float = np.inf) -> np.ndarray:
+        """Upper bounds on the ranks, from bounds on the norms and nets."""
+        bound = self.bound
+        per_stack = squared_norms * ((1 + _BOUND_MARGIN) / 2) - self.price * bound.cheapest_codes
+        bounds = np.maximum(np.minimum(per_stack, nets), 0.0).sum(axis=0)
+        bounds = np.where(bound.forced, np.where(bounds > 0, np.inf, 0.0), bounds - self.entry)
+        bounds[bound.excluded] = -np.inf
+        return bounds
+
+    def keep(self, winners: np.ndarray, searched: np.ndarray) -> Prox:
+        """The result: of the tables that were searched only the winners are not zero."""
+        losers = np.setdiff1d(searched, winners)  # what was not searched has never been written
+        lost_bins = bins_of(losers, self.bound.offsets)
+        self.out[:, lost_bins], self.labels[:, lost_bins], self.codes[:, losers] = 0.0, -1, 0.0
+        return Prox(self.out, winners, self.labels, self.codes, len(searched), self.nets.sum(axis=0))
 
 
 class _Reader:

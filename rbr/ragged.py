@@ -1,7 +1,4 @@
-"""Tables of different lengths in one vector: table j has the bins offsets[j] to offsets[j + 1] - 1.
-
-Looks at: numpy.  Seen by: rbr.constraints, rbr.objective.
-"""
+"""Tables of different lengths in one vector: table j has the bins offsets[j] to offsets[j + 1] - 1."""
 
 from __future__ import annotations
 

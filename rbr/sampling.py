@@ -1,7 +1,4 @@
-"""Samples of rows that leave no stretch of a table out.
-
-Looks at: numpy.  Seen by: rbr.binning, rbr.objective, rbr.refit, rbr.jumps.
-"""
+"""Samples of rows that leave no stretch of a table out."""
 
 from __future__ import annotations
 

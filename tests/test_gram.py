@@ -141,6 +141,45 @@ def test_moves_are_those_of_the_rows(monkeypatch):
 
 
 @pytest.mark.parametrize("weights", [False, True])
+def test_changes_of_one_table_are_those_of_the_rows(weights):
+    rows, sums = both(weights=weights, offset=True)
+    f, support = some_tables(rows)
+    of_rows, of_sums = (o.changes(o.point(f, support)) for o in (rows, sums))
+    rng = np.random.default_rng(5)
+    for j in support.tolist():
+        one, other = of_rows.of(j, 0), of_sums.of(j, 0)
+        np.testing.assert_allclose(other.f, one.f)
+        np.testing.assert_allclose(other.weight, one.weight, atol=1e-14)
+        change, groups = rng.normal(size=len(one.f)), np.zeros(len(one.f), dtype=int)
+        rise, is_corrected = other.measure(change, groups)
+        np.testing.assert_allclose(rise, one.measure(change, groups)[0], atol=1e-11)
+        for a, b in zip(other.slopes(change, is_corrected), one.slopes(change, is_corrected), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-11)
+        without = f.copy()
+        without[rows.tables.offsets[j] : rows.tables.offsets[j + 1]] = 0.0
+        lost = sums.point(without, support).loss - sums.point(f, support).loss
+        assert of_sums.rise_without(j) == pytest.approx(lost, abs=1e-11)
+
+
+def test_sums_refuse_what_needs_rows():
+    _, sums = both()
+    point = sums.point(sums.zero_tables(), np.zeros(0, dtype=np.int64))
+    with pytest.raises(ValueError, match="bags draw rows, which a cross-tabulation does not have"):
+        sums.bags(1, 0.6, None)
+    for asked, arguments in {"better_edges": (point, {}), "rebin": ({},), "line_gradient": (point, None, None)}.items():
+        with pytest.raises(ValueError, match=f"{asked} needs values within bins"):
+            getattr(sums, asked)(*arguments)
+
+
+def test_a_fit_of_sums_alone_is_that_of_the_rows():
+    rows, sums = both()
+    constraints = Constraints(3, 3)
+    expected, found = (rbr.solve(objective=o, constraints=constraints) for o in (rows, sums))
+    np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=1e-9)
+    assert found.certificate.is_local_optimum == expected.certificate.is_local_optimum
+
+
+@pytest.mark.parametrize("weights", [False, True])
 def test_sums_add_and_subtract_as_rows_do(weights):
     design = make_design()
     y = make_target("squared_error", design)

@@ -241,3 +241,36 @@ def test_readers_are_told_up_to_how_many_rows_all_count(name):
 
 def test_readme_picture_is_small():
     assert (ROOT / "docs" / "demo.png").stat().st_size < 150_000
+
+
+def lines_of_code(function):
+    """The length of a function without its docstring."""
+    first = function.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str)
+    return function.end_lineno - function.lineno + 1 - (first.end_lineno - first.lineno + 1 if is_docstring else 0)
+
+
+@pytest.mark.parametrize("room", ["solvers", "objective"])
+def test_no_function_of_a_fit_is_longer_than_sixty_lines(room):
+    paths = sorted((PACKAGE / room).glob("*.py"))
+    functions = [
+        (f"{path.name}: {node.name}", lines_of_code(node))
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert len(functions) > 50
+    assert [function for function in functions if function[1] > 60] == []
+
+
+ROWS = re.compile(r"\b(codes|raw|row_weights|_blocks|_n_rows|spread_rows|n_rows)\b")
+
+
+def test_only_the_objective_knows_rows():
+    """Solvers, bags, refinement, jumps and the way to a model hold no row, code, target or row index."""
+    paths = [*(PACKAGE / "solvers").glob("*.py"), *(PACKAGE / f"{name}.py" for name in ("bagging", "refine", "jumps"))]
+    for path in [*paths, PACKAGE / "from_solution.py"]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert not {name for name in names if ROWS.fullmatch(name)}, path.name

@@ -836,3 +836,5 @@ def test_an_objective_stands_for_the_rows_it_was_made_of():
             rbr.solve(objective=objective, **{name: value})
     with pytest.raises(TypeError, match="B is a NoneType; it must be a BinnedMatrix"):
         rbr.solve()
+    with pytest.raises(TypeError, match="objective is a BinnedMatrix, which has no .*point, residuals, gradient"):
+        rbr.solve(objective=B)

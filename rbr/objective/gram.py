@@ -12,6 +12,7 @@ then exact to about 1e-15 times the variance of y: a fit that leaves less than t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -162,8 +163,49 @@ class _MergedBins(Handle):
 _NOTHING = Handle()
 
 
+class GramChanges:
+    """How squared error answers to changes of one table: by a parabola in each bin, which is exact."""
+
+    def __init__(self, objective: GramObjective, point: Point):
+        self._objective, self._f = objective, point.f
+        gradient = objective.gradient(point, point.support)
+        self._pull = -objective.tables.weights * gradient
+
+    def of(self, table: int, output: int = 0) -> GramChange:
+        tables = self._objective.tables
+        bins = slice(tables.offsets[table], tables.offsets[table + 1])
+        return GramChange(self._f[bins], self._objective._masses[bins], self._pull[bins])
+
+    def rise_without(self, table: int) -> float:
+        change = self.of(table)
+        best = float(change.weight @ change.f)  # the constant in the place of the table
+        return float(change.rises(best - change.f, np.zeros(len(change.f), dtype=bool)).sum())
+
+
+class GramChange:
+    """A `TableChange` from sums. Rows without a bin have what the others leave of weight 1 and of pull 0."""
+
+    def __init__(self, f: np.ndarray, masses: np.ndarray, pull: np.ndarray):
+        self.f = np.append(f, 0.0)
+        self.weight = np.append(masses, max(1.0 - float(masses.sum()), 0.0))
+        self._pull = np.append(pull, -float(pull.sum()))
+
+    def measure(self, change: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nowhere = np.zeros(len(change), dtype=bool)
+        return self.rises(change, nowhere), nowhere
+
+    def rises(self, change: np.ndarray, is_corrected: np.ndarray) -> np.ndarray:
+        return change * (0.5 * change * self.weight - self._pull)
+
+    def slopes(self, change: np.ndarray, is_corrected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._pull - self.weight * change, self.weight
+
+    def majorized(self, change: np.ndarray) -> np.ndarray:
+        return self.weight
+
+
 class GramObjective(TableAnswers):
-    """The squared error of a `RowObjective`, from sums; an `Objective` for as long as nobody asks about single rows.
+    """The squared error of a `RowObjective`, from sums; an `Objective` that refuses what needs single rows.
 
     Parameters
     ----------
@@ -276,6 +318,28 @@ class GramObjective(TableAnswers):
 
     def condensed(self) -> GramObjective:
         return self
+
+    def changes(self, point: Point) -> GramChanges:
+        return GramChanges(self, point)
+
+    def bags(self, n_ways: int, share: float, random_state) -> NoReturn:
+        self._refuse("bags draw rows")
+
+    def better_edges(self, point: Point, cuts) -> NoReturn:
+        self._refuse("better_edges needs values within bins")
+
+    def rebin(self, edges) -> NoReturn:
+        self._refuse("rebin needs values within bins")
+
+    def line_gradient(self, point: Point, tables: np.ndarray, anchors: np.ndarray) -> NoReturn:
+        self._refuse("line_gradient needs values within bins")
+
+    def line_hessian(self, point: Point, groups: Groups, anchors, majorize: bool = False, output: int = 0) -> NoReturn:
+        self._refuse("line_hessian needs values within bins")
+
+    @staticmethod
+    def _refuse(reason: str) -> NoReturn:
+        raise ValueError(f"{reason}, which a cross-tabulation does not have; ask the objective over rows")
 
     def _times(self, f: np.ndarray, tables: np.ndarray) -> np.ndarray:
         """X' V X f, of tables that are zero but for some. A point and its gradient share it."""

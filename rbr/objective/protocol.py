@@ -362,3 +362,14 @@ class Objective(Protocol):
 
         anchors : one for each group, about which x is measured.
         """
+
+
+def check_objective(objective: Any) -> None:
+    """A TypeError that names what an objective cannot answer."""
+    names = [name for name in vars(Objective) if not name.startswith("_") and callable(vars(Objective)[name])]
+    missing = [name for name in [*Objective.__annotations__, *names] if not hasattr(objective, name)]
+    if missing:
+        raise TypeError(
+            f"objective is a {type(objective).__name__}, which has no {', '.join(missing)}; rbr.objective.Objective "
+            "says what it must answer"
+        )

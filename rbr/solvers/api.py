@@ -14,7 +14,7 @@ from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints
 from rbr.design import BinnedMatrix
 from rbr.losses import Loss
 from rbr.objective import make_objective
-from rbr.objective.protocol import Objective
+from rbr.objective.protocol import Objective, check_objective
 from rbr.parallel import one_blas_thread
 from rbr.solvers.algorithm1 import run_algorithm1
 from rbr.solvers.auto import run_auto
@@ -143,6 +143,7 @@ def _objective_of(B, y, rows: dict, objective: Objective | None) -> Objective:
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name} is given beside an objective, which has its own; give one of the two")
+    check_objective(objective)
     return objective
 
 

@@ -200,6 +200,7 @@ def first_accepted(state: State, attempts: Iterator[Attempt]):
         trial = refit(state, attempt)
         if accept(state, attempt, trial):
             return attempt, trial
+        del trial  # its raw scores are gone before the next attempt makes its own
     return None
 
 
