@@ -16,7 +16,7 @@ import pytest
 from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 from sklearn.preprocessing import KBinsDiscretizer
 
-from rbr.binning import Binner
+from rbr.data.binning import Binner
 
 N_ROWS, N_FEATURES, N_BINS = 1_000_000, 20, 255
 DISTRIBUTIONS = {

@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 
-from rbr.design import BinnedMatrix
+from rbr.data.design import BinnedMatrix
 
 try:
     import tabmat

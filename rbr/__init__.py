@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 _HOMES = {
     "AdditiveModel": "rbr.model",
     "BinnedEmbedding": "rbr.embedding",
-    "BinnedMatrix": "rbr.design",
-    "Binner": "rbr.binning",
-    "Bootstrap": "rbr.uncertainty",
+    "BinnedMatrix": "rbr.data.design",
+    "Binner": "rbr.data.binning",
+    "Bootstrap": "rbr.estimators",
     "Constraints": "rbr.constraints",
     "RBRClassifier": "rbr.estimators",
     "RBRRegressor": "rbr.estimators",
@@ -24,7 +24,7 @@ _HOMES = {
     "cli": "rbr.cli",
     "datasets": "rbr.datasets",
     "embedding": "rbr.embedding",
-    "load": "rbr.model_io",
+    "load": "rbr.model.file",
     "losses": "rbr.losses",
     "make_objective": "rbr.objective",
     "objective": "rbr.objective",
@@ -48,18 +48,18 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr import theory as theory
     from rbr._backend import use_backend as use_backend
     from rbr._show_versions import show_versions as show_versions
-    from rbr.binning import Binner as Binner
     from rbr.constraints import Constraints as Constraints
-    from rbr.design import BinnedMatrix as BinnedMatrix
+    from rbr.data.binning import Binner as Binner
+    from rbr.data.design import BinnedMatrix as BinnedMatrix
     from rbr.embedding import BinnedEmbedding as BinnedEmbedding
     from rbr.embedding import SparseJL as SparseJL
+    from rbr.estimators import Bootstrap as Bootstrap
     from rbr.estimators import RBRClassifier as RBRClassifier
     from rbr.estimators import RBRRegressor as RBRRegressor
     from rbr.model import AdditiveModel as AdditiveModel
-    from rbr.model_io import load as load
+    from rbr.model.file import load as load
     from rbr.objective import make_objective as make_objective
     from rbr.solvers import solve as solve
-    from rbr.uncertainty import Bootstrap as Bootstrap
 
     __version__: str
 

@@ -1,7 +1,7 @@
 """Which kernels run: the compiled ones, or the NumPy reference.
 
 Every room asks `kernels()` at the moment of the call, so `use_backend` reaches all of them and no
-estimator needs a parameter for it.  Looks at: rbr._fast, rbr.reference.  Seen by: every room that computes.
+estimator needs a parameter for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a bug report needs to say about the machine.  Looks at: nothing of rbr but the build's own notes."""
+"""What a bug report needs to say about the machine."""
 
 from __future__ import annotations
 

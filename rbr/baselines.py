@@ -10,7 +10,6 @@ iterative hard thresholding" (2010): mu = ||g_S||^2 / (L ||X g_S||^2) on the cur
 curvature bound of the loss; if the support changes, mu is halved until mu <= (1 - c) ||d||^2 / (L ||X d||^2)
 for the move d. For squared error (L = 1) that is their step, the exact line search; for classes it is the
 exact line search on the parabola above the loss. Either way the objective never rises.
-Looks at: rbr.losses, rbr.checks, scikit-learn.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rbr.checks import check_int, check_nonnegative, check_real
+from rbr._checks import check_int, check_nonnegative, check_real
 from rbr.losses import Loss, get_loss
 
 __all__ = ["IHTClassifier", "IHTRegressor"]

@@ -1,7 +1,4 @@
-"""The `rbr` command. A subcommand is one entry of COMMANDS: its name, its arguments, and what it runs.
-
-Looks at: everything, but only once a subcommand runs, so that `rbr --help` answers at once.
-"""
+"""The `rbr` command. A subcommand is one entry of COMMANDS: its name, its arguments, and what it runs."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 `make_planted` draws data whose true curves are known, so that a fit can be compared with them. The
 loaders read Adult and HR from a folder of yours, or fetch Adult once; the project ships no data.
-Looks at: numpy; pandas when a table is loaded.  Seen by: rbr.cli.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr.checks import check_choice, check_int, check_real
+from rbr._checks import check_choice, check_int, check_real
 
 if TYPE_CHECKING:
     import pandas as pd

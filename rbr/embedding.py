@@ -11,7 +11,6 @@ So SparseJL is the case of blocks of one column, and one class serves both. The 
 CSR array of shape (d, m): 5 bytes per entry where floats need 12. Products are SciPy's: S is laid out by features,
 so each feature's values are read once, and the rows of X go in slabs that stay in cache. A compiled kernel was tried
 and left out: it was 1.6 times as fast at best, and slower with 32-bit floats and many non-zeros.
-Looks at: rbr.checks, numpy, scipy, scikit-learn.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sklearn.random_projection import johnson_lindenstrauss_min_dim
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from rbr.checks import check_int, check_real
+from rbr._checks import check_int, check_real
 
 __all__ = ["BinnedEmbedding", "SparseJL", "squared_distortion", "squared_distortion_of_iid_entries"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rbr.parallel import over_ranges
+from rbr._parallel import over_ranges
 
 
 def assert_close(actual, expected, rtol=1e-12, scale=0.0):

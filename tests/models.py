@@ -10,7 +10,7 @@ import numpy as np
 import rbr
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
-from rbr.terms import Term, labels_of_groups, labels_of_runs
+from rbr.model.terms import Term, labels_of_groups, labels_of_runs
 
 AWKWARD_TEXT = ("plain", "it's", 'say "so"', "back\\slash", "per%cent; --", "zwölf €", "new\nline", " ")
 

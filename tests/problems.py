@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbr.design import BinnedMatrix
+from rbr.data.design import BinnedMatrix
 from rbr.losses import LOSSES
 from rbr.objective import RowBlock, RowObjective, make_objective
 from rbr.reference.projections import SHAPES

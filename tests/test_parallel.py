@@ -10,9 +10,11 @@ import pytest
 from helpers import assert_same_bits
 
 import rbr
-from rbr import RBRClassifier, _fast, binning, design, losses, parallel, scoring
+from rbr import RBRClassifier, _fast, _parallel
 from rbr._backend import kernels
-from rbr.parallel import over_ranges
+from rbr._parallel import over_ranges
+from rbr.data import cutting, design
+from rbr.model import scoring
 from rbr.reference import kernels as reference
 
 
@@ -40,8 +42,8 @@ def test_one_thread_is_one_plain_call():
 def test_a_thread_that_does_not_come_holds_up_nobody():
     """The pool's workers are all kept busy elsewhere; the caller does the work alone, and returns."""
     over_ranges(lambda first, last: None, 10, 3)  # the pool has workers now
-    release, workers = threading.Event(), parallel._pool_size
-    busy = [parallel._pool_of(1).submit(release.wait) for _ in range(workers)]
+    release, workers = threading.Event(), _parallel._pool_size
+    busy = [_parallel._pool_of(1).submit(release.wait) for _ in range(workers)]
     done = np.zeros(50, dtype=int)
 
     def kernel(first, last):
@@ -123,15 +125,15 @@ def test_the_reference_calls_no_compiled_kernel_on_any_thread(monkeypatch, loss)
 
     for name in _fast.__all__:
         monkeypatch.setattr(_fast, name, compiled)
-    for room in (binning, design, scoring):  # the smallest work is worth a thread
+    for room in (cutting, design, scoring):  # the smallest work is worth a thread
         monkeypatch.setattr(room, "MIN_ENTRIES_PER_THREAD", 1)
-    monkeypatch.setattr(losses, "THREADED_ROWS", 1)
+    monkeypatch.setattr("rbr.losses.sums.THREADED_ROWS", 1)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 20))
     y = (X[:, 0] > 0).astype(float)
     constraints = rbr.Constraints(max_segments=3, jump_cost=0.5)
     with _EagerPool(2) as pool, rbr.use_backend("reference"):
-        monkeypatch.setattr(parallel, "_pool_of", lambda n_threads: pool)
+        monkeypatch.setattr(_parallel, "_pool_of", lambda n_threads: pool)
 
         def was_used():
             n_before, pool.n_submitted = pool.n_submitted, 0
@@ -155,7 +157,7 @@ def _fit(n_jobs):
 
 
 def _fit_in_child(queue):
-    assert parallel._pool is None, "threads do not survive a fork: the child must make its own"
+    assert _parallel._pool is None, "threads do not survive a fork: the child must make its own"
     queue.put(_fit(2))
 
 
@@ -163,7 +165,7 @@ def _fit_in_child(queue):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python warns of forks beside threads: that is the test
 def test_a_forked_child_fits_as_its_parent_does():
     expected = _fit(2)
-    assert parallel._pool is not None, "the parent's pool has been used"
+    assert _parallel._pool is not None, "the parent's pool has been used"
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     child = context.Process(target=_fit_in_child, args=(queue,))
@@ -190,7 +192,7 @@ def test_blas_has_one_thread_inside_and_its_own_again_outside():
 
     with threadpool_limits(2, user_api="blas"):
         before = blas()
-        first, second = parallel.one_blas_thread(), parallel.one_blas_thread()
+        first, second = _parallel.one_blas_thread(), _parallel.one_blas_thread()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)  # in another order than a stack's, as threads do

@@ -29,10 +29,10 @@ from scipy.stats import binom, chisquare
 from scipy.stats import norm as normal
 
 from rbr import theory
-from rbr.binning import Binner
+from rbr.data.binning import Binner
 from rbr.experiments.item import Claim, Setting
 from rbr.experiments.scaling import fit_power_law, label, log_scale, plain_ticks
-from rbr.panels import CLASS_COLORS, QUIET_COLOR
+from rbr.plotting.panels import CLASS_COLORS, QUIET_COLOR
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

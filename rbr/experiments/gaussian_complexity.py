@@ -24,7 +24,7 @@ from rbr import theory
 from rbr.constraints import Constraints
 from rbr.experiments.item import Claim, Setting, Verdict
 from rbr.experiments.scaling import MARGIN, fit_power_law, label, log_scale, told
-from rbr.panels import CLASS_COLORS, QUIET_COLOR
+from rbr.plotting.panels import CLASS_COLORS, QUIET_COLOR
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -42,7 +42,7 @@ from rbr.experiments.scaling import (
     told,
     verdict,
 )
-from rbr.panels import CLASS_COLORS, QUIET_COLOR
+from rbr.plotting.panels import CLASS_COLORS, QUIET_COLOR
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

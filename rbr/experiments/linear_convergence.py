@@ -37,7 +37,7 @@ from rbr.experiments.scaling import (
     told,
     verdict,
 )
-from rbr.panels import CLASS_COLORS, QUIET_COLOR
+from rbr.plotting.panels import CLASS_COLORS, QUIET_COLOR
 from rbr.theory import Estimate
 
 if TYPE_CHECKING:

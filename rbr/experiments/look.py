@@ -1,7 +1,4 @@
-"""How the pictures look: colours that colour-blind readers can tell apart, one per method, and quiet axes.
-
-Looks at: rbr.panels, numpy.  Seen by: the items.
-"""
+"""How the pictures look: colours that colour-blind readers can tell apart, one per method, and quiet axes."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rbr.panels import QUIET_COLOR, TRUE_COLOR
+from rbr.plotting.panels import QUIET_COLOR, TRUE_COLOR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

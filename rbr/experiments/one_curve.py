@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rbr.binning import Binner
 from rbr.constraints import Constraints
+from rbr.data.binning import Binner
 from rbr.experiments import look
 from rbr.experiments.item import Claim, Setting
 from rbr.solvers import solve

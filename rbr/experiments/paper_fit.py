@@ -3,7 +3,6 @@
 The paper does not say which fixed step its experiments take. The theory has mu = 1 for squared loss; hyperparameters
 "are tuned via line search". So there are two: the step of the theory, 1 / (curvature bound of the loss), and the best,
 by training loss, of that step halved again and again.
-Looks at: rbr.solvers, rbr.binning.  Seen by: the items with planted data and with real tables.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from rbr.binning import Binner
 from rbr.constraints import Constraints
-from rbr.design import BinnedMatrix
+from rbr.data.binning import Binner
+from rbr.data.design import BinnedMatrix
 from rbr.losses import get_loss
 from rbr.solvers import Solution, solve
 

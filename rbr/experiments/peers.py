@@ -1,7 +1,4 @@
-"""Other libraries, as the experiments use them. Each is optional: where one is missing, a footnote says so.
-
-Looks at: numpy and, once called, the library.  Seen by: the items that compare.
-"""
+"""Other libraries, as the experiments use them. Each is optional: where one is missing, a footnote says so."""
 
 from __future__ import annotations
 

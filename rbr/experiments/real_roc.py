@@ -10,7 +10,6 @@ with a searched step:
   one of the two is at most 0.02 behind. (Being ahead holds too.)
 - "Noticeably better than IHT": at least 0.02 ahead, and by two standard errors of the paired difference; partly: ahead
   by two standard errors, or only one of the two at least 0.02.
-Looks at: rbr.datasets, rbr.estimators, the peers.  Seen by: hr_roc, adult_roc.
 """
 
 from __future__ import annotations

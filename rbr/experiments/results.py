@@ -1,4 +1,4 @@
-"""RESULTS.md: every claim of the paper beside what was measured.  Looks at: nothing but the outcomes it is given."""
+"""RESULTS.md: every claim of the paper beside what was measured."""
 
 from __future__ import annotations
 

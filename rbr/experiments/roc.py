@@ -1,7 +1,6 @@
 """ROC curves of several methods over several splits: averaged, compared in pairs, drawn with bands.
 
 A curve is kept as its true positive rates on one fixed grid of false positive rates, so that curves can be averaged.
-Looks at: scikit-learn, rbr.experiments.look.  Seen by: the items with ROC curves.
 """
 
 from __future__ import annotations

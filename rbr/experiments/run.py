@@ -3,7 +3,6 @@
 A folder holds for every item STEM.json (its numbers, and the setting that made them) and STEM.png, and for all of them
 RESULTS.md. An item whose numbers are there for the same setting is not measured again: that is how an interrupted run
 goes on. Judging and drawing see only what a JSON file gives back.
-Looks at: rbr.experiments.items and, through them, the items; matplotlib for the pictures.  Seen by: rbr.cli.
 """
 
 from __future__ import annotations
@@ -266,10 +265,10 @@ def _failure(item: Item, error: Exception) -> Outcome:
 
 def why_no_pictures() -> str | None:
     """What to install, if matplotlib is missing."""
-    from rbr.plotting import _import_figure
+    from rbr.plotting.figures import import_figure
 
     try:
-        _import_figure()
+        import_figure()
     except ImportError as error:
         return str(error)
     return None

@@ -30,7 +30,7 @@ from rbr import theory
 from rbr.constraints import Constraints
 from rbr.experiments.item import Claim, Setting, Verdict
 from rbr.experiments.scaling import MARGIN, draw_reference, fit_power_law, label, log_scale, plain_ticks, told
-from rbr.panels import CLASS_COLORS
+from rbr.plotting.panels import CLASS_COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -33,7 +33,7 @@ from rbr.experiments.scaling import (
     told,
     verdict,
 )
-from rbr.panels import TRUE_COLOR
+from rbr.plotting.panels import TRUE_COLOR
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ from scipy.stats import linregress
 from scipy.stats import t as student
 
 from rbr.experiments.item import Verdict
-from rbr.panels import CLASS_COLORS, QUIET_COLOR, TRUE_COLOR, tidy
+from rbr.plotting.panels import CLASS_COLORS, QUIET_COLOR, TRUE_COLOR, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

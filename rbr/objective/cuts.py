@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr.design import BinnedMatrix
+from rbr.data.design import BinnedMatrix
 from rbr.objective.protocol import Point
 from rbr.reference.binning import between, codes_of
 

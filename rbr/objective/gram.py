@@ -17,12 +17,12 @@ from typing import NoReturn
 import numpy as np
 
 from rbr._backend import kernels
-from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
+from rbr._parallel import over_ranges
+from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.losses import Loss
 from rbr.objective.common import TableAnswers
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Point, Tables
 from rbr.objective.rows import RowObjective, added
-from rbr.parallel import over_ranges
 
 # What the choice goes by, in nanoseconds of one core (docs/performance.md): the price of a fit by rows per row and
 # column, all its passes together; that of a cross-tabulation per row and pair of columns, and then per entry.
@@ -50,7 +50,7 @@ class GramSums:
     Examples
     --------
     >>> import numpy as np
-    >>> from rbr.design import BinnedMatrix
+    >>> from rbr.data.design import BinnedMatrix
     >>> B = BinnedMatrix([[0, 0, 1, 1, 1]], offsets=[0, 2])
     >>> y = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
     >>> whole, fold = GramSums.of(B, y), GramSums.of(B[:2], y[:2])

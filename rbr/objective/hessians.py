@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from rbr._backend import kernels
-from rbr.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
+from rbr._parallel import over_ranges
+from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian
-from rbr.parallel import over_ranges
 
 # A Hessian is rough above this many rows, or where it has more cells than this and than there are entries.
 ROUGH_FROM_ROWS = 50_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr.losses import BLOCK_ROWS
+from rbr.losses.sums import BLOCK_ROWS
 from rbr.objective.protocol import Groups, Hessian, Point
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbr.checks import check_nonnegative, check_vector
-from rbr.design import BinnedMatrix
+from rbr._checks import check_nonnegative, check_vector
+from rbr._parallel import resolve_n_jobs
+from rbr.data.design import BinnedMatrix
 from rbr.losses import Loss, get_loss
 from rbr.objective.rows import RowBlock, RowObjective
 from rbr.objective.values import ColumnValues
-from rbr.parallel import resolve_n_jobs
 
 
 def make_objective(

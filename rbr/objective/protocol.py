@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rbr.ragged import bins_of
+from rbr._ragged import bins_of
 
 if TYPE_CHECKING:
-    from rbr.design import BinnedMatrix
+    from rbr.data.design import BinnedMatrix
     from rbr.losses import Loss
 
 

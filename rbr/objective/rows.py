@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from rbr._backend import kernels
-from rbr.design import BinnedMatrix
-from rbr.losses import BLOCK_ROWS, THREADED_ROWS, Loss, add_to_scores
+from rbr._parallel import over_ranges
+from rbr.data.design import BinnedMatrix
+from rbr.data.sampling import spread_rows
+from rbr.losses import Loss
+from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import hessians
 from rbr.objective.common import TableAnswers
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
-from rbr.parallel import over_ranges
-from rbr.sampling import spread_rows
 
 # From here on passes over the rows are what a fit costs.
 MANY_ROWS = 50_000
@@ -248,7 +249,7 @@ class RowObjective(TableAnswers):
         """For each output sum v (r - r')^2 and sum v r^2."""
         squares = np.empty((2, self.n_outputs))
         sums = np.empty((-(-block.n_rows // BLOCK_ROWS), 2))
-        n_threads = self.n_threads if block.n_rows >= THREADED_ROWS else 1
+        n_threads = worth(self.n_threads, block.n_rows)
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
             for c, (a, b) in enumerate(zip(np.atleast_2d(one.T), np.atleast_2d(other.T), strict=True)):
                 over_ranges(kernels().squared_distances, len(sums), n_threads, a, b, block.v, sums)

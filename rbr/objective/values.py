@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rbr.tables import open_table
+from rbr.data.tables import open_table
 
 
 class ColumnValues:

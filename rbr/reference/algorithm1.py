@@ -5,7 +5,7 @@ beta = f * sqrt(n w), and X_bin has the entry 1 / sqrt(n w_k) in column k (sqrt(
 the paper), so that X_bin beta = X f and ||beta||^2 = n ||f||_w^2. With sample weights a row counts sqrt(n v_i).
 
 It takes the same objects as `rbr.solve` but reads only their fields: an oracle that called their methods would
-be the code under test.  Looks at: numpy, scipy, the reference projections.
+be the code under test.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The half-open rule: a number x has the code k if edges[k - 1] < x <= edges[k]; that is, its code is the
 number of edges below it. Edges lie between neighbouring data values, so equal values share a bin. Infinities
 take no part in the cutting: by the rule they fall into the end bins.
-Looks at: numpy.  Seen by: rbr.reference.kernels.
 """
 
 from __future__ import annotations

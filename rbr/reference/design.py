@@ -2,7 +2,6 @@
 
 Row i of X holds a single 1 per feature j, in column offsets[j] + codes[j, i]. A code one past a table's last
 bin means that the row has no bin there: its row of the block is all zero.
-Looks at: numpy.  Seen by: rbr.reference.kernels, rbr.reference.solve.
 """
 
 from __future__ import annotations

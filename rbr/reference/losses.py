@@ -1,7 +1,6 @@
 """The log-loss and its derivatives, in forms that keep all their digits far from zero.
 
 With s = z for y = 0 and s = -z for y = 1 a row costs log(1 + exp(s)), and g(s) = 1 / (1 + exp(-s)) is its slope.
-Looks at: numpy.  Seen by: rbr.reference.kernels.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ for such a projection, price = 0 gives the nearest table, P_L(u). The code lengt
 of the paper's Gaussian complexity (appendix D: s_L log b + log p).
 
 A set of pieces is written as one label per bin, 2 * piece + (1 if the piece is a line): see `prox_table`.
-Looks at: numpy, scipy.fft.  Seen by: rbr.reference.kernels, rbr.reference.algorithm1.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbr.checks import check_choice, check_int, check_real
+from rbr._checks import check_choice, check_int, check_real
+from rbr._parallel import one_blas_thread
 from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints
-from rbr.design import BinnedMatrix
+from rbr.data.design import BinnedMatrix
 from rbr.losses import Loss
 from rbr.objective import make_objective
 from rbr.objective.protocol import Objective, check_objective
-from rbr.parallel import one_blas_thread
 from rbr.solvers.algorithm1 import run_algorithm1
 from rbr.solvers.auto import run_auto
 from rbr.solvers.dispersion import estimate_dispersion

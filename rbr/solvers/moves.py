@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from rbr._ragged import bins_of
 from rbr.constraints import SHAPES
 from rbr.objective.protocol import Point
-from rbr.ragged import bins_of
 from rbr.solvers.pieces import piece_basis
 from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import NONE, Entry, Proposal, Shift, Swap

@@ -16,7 +16,7 @@ from rbr.solvers.screening import Screen, ScreenedGradient
 from rbr.solvers.space import Spaces
 
 # With many rows new pieces, a single move and a further Newton step must gain this many units of log-likelihood, or
-# this part of the objective: twice as many units count as equally good (rbr.jumps), and each costs passes over rows.
+# this part of the objective: twice as many units count as equally good (rbr.model.jumps), and each costs passes.
 LEAST_GAIN, LEAST_RELATIVE_GAIN = 1.0, 1e-5
 # A loss is flat if it curves this many times less than its bound, at the constant model.
 FLAT = 2.5

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rbr._ragged import bins_of
 from rbr.constraints import SHAPES, BoundConstraints
 from rbr.objective.protocol import Objective, Point
-from rbr.ragged import bins_of
 from rbr.reference.projections import isotonic
 from rbr.solvers.space import Spaces
 

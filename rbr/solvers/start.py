@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rbr.checks import check_vector
+from rbr._checks import check_vector
 from rbr.constraints import SHAPES
 from rbr.objective.protocol import Point
 from rbr.solvers.options import RunOptions

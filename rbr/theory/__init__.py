@@ -9,8 +9,6 @@ cones         C and C - C, exact projections onto both, Gaussian complexity (def
 designs       regular and binomial designs, the law of a row (appendix E), the coupling of the two
 correlation   restricted gradient correlation (definition 3.1)
 iteration     Algorithm 1 from zero, its rate and its floor (theorems 3.2 and 3.4)
-
-Looks at: rbr.constraints, rbr.design.  Seen by: rbr.experiments.
 """
 
 from rbr.theory.cones import (

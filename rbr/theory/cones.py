@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import idct
 
-from rbr.checks import check_choice, check_int, check_vector
+from rbr._checks import check_choice, check_int, check_vector
 from rbr.constraints import BoundConstraints, Constraints
 from rbr.reference.projections import SHAPES
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rbr.checks import check_int, check_real
-from rbr.design import BinnedMatrix
+from rbr._checks import check_int, check_real
+from rbr.data.design import BinnedMatrix
 from rbr.theory.cones import Cone
 
 

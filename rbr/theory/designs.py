@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbr.checks import check_choice, check_int
-from rbr.design import BinnedMatrix
+from rbr._checks import check_choice, check_int
+from rbr.data.design import BinnedMatrix
 
 BINNINGS = ("regular", "binomial")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbr.checks import check_int, check_real, check_vector
-from rbr.design import BinnedMatrix
+from rbr._checks import check_int, check_real, check_vector
+from rbr.data.design import BinnedMatrix
 from rbr.theory.cones import Cone
 
 

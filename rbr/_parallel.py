@@ -1,0 +1,129 @@
+"""A small pool of Python threads that deals ranges to kernels which release the GIL.
+
+A kernel takes (…, first, last) and writes only what its range owns, so the answer has the same bits for
+any number of threads and any ranges. Work is dealt out in small ranges, each to the thread that asks next, and the
+caller's thread works too: on a busy machine a thread that is not scheduled holds up one small range, and one that has
+not begun nothing at all. No OpenMP: nothing spins, a forked child works (the pool is remade there), and wheels need
+no runtime of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache
+from itertools import count
+from typing import Any
+
+# Ranges per thread: the last to finish is late by a small part of its share. More would cost more in calls.
+RANGES_PER_THREAD = 8
+
+_pool: ThreadPoolExecutor | None = None
+_pool_size = 0
+
+
+def _forget_pool() -> None:
+    global _pool, _pool_size
+    _pool, _pool_size = None, 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def _pool_of(n_threads: int) -> ThreadPoolExecutor:
+    """The shared pool, grown to at least n_threads workers."""
+    global _pool, _pool_size
+    if _pool is None or _pool_size < n_threads:
+        _pool, _pool_size = ThreadPoolExecutor(n_threads, thread_name_prefix="rbr"), n_threads
+    return _pool
+
+
+def over_ranges(
+    kernel: Callable[..., None], n_items: int, n_threads: int, *args: Any, per_call: int | None = None
+) -> None:
+    """Call kernel(*args, first, last) on ranges that together cover range(n_items), on up to n_threads threads.
+
+    One thread means one plain call in the caller's own. With `per_call` no range is longer than that, so that a long
+    computation comes up for air and Ctrl-C is heard.
+    """
+    n_threads = max(1, min(n_threads, n_items))
+    length = max(n_items, 1) if n_threads == 1 else -(-n_items // (RANGES_PER_THREAD * n_threads))
+    length = length if per_call is None else min(length, per_call)
+    if n_threads == 1:
+        for first in range(0, max(n_items, 1), length):
+            kernel(*args, first, min(first + length, n_items))
+        return
+    _deal(kernel, n_items, length, n_threads, args)
+
+
+def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int, args: tuple) -> None:
+    """Ranges of the given length, each to the thread that asks next."""
+    numbers, is_over = count(), []  # the next number of a count is handed out once: one C call, under the GIL
+
+    def work() -> None:
+        while not is_over and (first := next(numbers) * length) < n_items:
+            kernel(*args, first, min(first + length, n_items))
+
+    pool = _pool_of(n_threads - 1)
+    # A thread does not inherit context variables, such as the backend in use; no two may share one copy of them.
+    others = [pool.submit(copy_context().run, work) for _ in range(n_threads - 1)]
+    try:
+        work()
+    finally:
+        is_over.append(True)
+        for other in others:
+            if not other.cancel():
+                other.result()
+
+
+@cache
+def _thread_pools():
+    """The thread pools of the libraries that are loaded; to look for them takes some milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+_blas_lock = threading.Lock()
+_n_in_blas, _blas_limit = 0, None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS on the caller's thread alone while it is open, in this and in nested uses and other threads' at once.
+
+    Our products are small: BLAS's own threads gain nothing there, and spin beside ours while they wait for the next.
+    """
+    global _n_in_blas, _blas_limit
+    with _blas_lock:
+        if _n_in_blas == 0:
+            _blas_limit = _thread_pools().limit(limits=1, user_api="blas")
+        _n_in_blas += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _n_in_blas -= 1
+            if _n_in_blas == 0:
+                _blas_limit.restore_original_limits()
+                _blas_limit = None
+
+
+def resolve_n_jobs(n_jobs: int | None) -> int:
+    """The number of threads that n_jobs stands for: None is 1 unless a joblib context says more, -1 all cores."""
+    if n_jobs is not None and (not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs == 0):
+        raise ValueError(f"n_jobs is {n_jobs!r}; it must be None, a positive int, or negative (-1 = all cores)")
+    if "joblib" in sys.modules:
+        # Inside a joblib context None means the context's choice, and a nested worker gets one thread.
+        return sys.modules["joblib"].effective_n_jobs(n_jobs)
+    if n_jobs is None:
+        return 1
+    if n_jobs > 0:
+        return n_jobs
+    return max(1, (os.cpu_count() or 1) + 1 + n_jobs)

@@ -1,0 +1,246 @@
+"""Constraints on the tables of one design: the projection P_C and the proximal step with a jump cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rbr._checks import check_vector
+from rbr._ragged import bins_of
+from rbr.constraints.search import FIRST_READ, Prox, Reader, Search, Unread, largest_positive
+from rbr.reference.projections import SHAPES, level_codes
+
+DEFAULT_MAX_SEGMENTS = 32
+
+_CONSTANT, _LINEAR, _MIXED, _INCREASING, _DECREASING, _LEVELS, _FREQUENCY, _FREE = range(len(SHAPES))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundConstraints:
+    """Constraints resolved for the tables of one design; see `Constraints.bind`."""
+
+    max_features: int | None
+    jump_cost: float
+    greedy: bool
+    offsets: np.ndarray
+    weights: np.ndarray
+    missing: np.ndarray
+    shapes: np.ndarray
+    limits: np.ndarray
+    positions: np.ndarray
+    excluded: np.ndarray
+    forced: np.ndarray
+
+    @property
+    def n_features(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def n_bins(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @cached_property
+    def n_ordered(self) -> np.ndarray:
+        """b_j, the bins that pieces are made of: all but the missing one."""
+        return self.n_bins - self.missing
+
+    @cached_property
+    def level_codes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Code lengths of the `levels` tables by number of levels: flat, with offsets."""
+        is_levels = self.shapes == _LEVELS
+        sizes = np.where(is_levels, np.minimum(self.limits, self.n_ordered), 0)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        flat = [level_codes(int(self.n_ordered[j]), int(sizes[j])) for j in np.flatnonzero(is_levels)]
+        return np.concatenate([np.zeros(0), *flat]), offsets
+
+    @cached_property
+    def cheapest_codes(self) -> np.ndarray:
+        """A lower bound on the code length of a non-zero table, for each feature."""
+        log_b = np.log(self.n_ordered)
+        codes = np.select([self.shapes == _FREE], [self.n_ordered - 1.0], default=log_b)
+        flat, offsets = self.level_codes
+        for j in np.flatnonzero(self.shapes == _LEVELS):
+            by_count = flat[offsets[j] : offsets[j + 1]]
+            codes[j] = by_count[1:].min(initial=np.inf) if len(by_count) > 1 else 0.0
+        # With a missing bin one constant piece beside it is a table too; lines and free tables still pay their own.
+        alone = ~np.isin(self.shapes, (_LINEAR, _FREE))
+        return np.where(self.missing & alone, 1.0, codes + self.missing)
+
+    def with_max_features(self, max_features: int | None) -> BoundConstraints:
+        """The same tables under another s_G."""
+        return replace(self, max_features=max_features)
+
+    def with_jump_cost(self, jump_cost: float) -> BoundConstraints:
+        """The same tables under another kappa."""
+        return replace(self, jump_cost=jump_cost)
+
+    def excluding(self, features: np.ndarray) -> BoundConstraints:
+        """The same with some more features whose tables stay zero."""
+        excluded = self.excluded.copy()
+        excluded[features] = True
+        return replace(self, excluded=excluded)
+
+    def on(self, weights: np.ndarray) -> BoundConstraints:
+        """The same tables, at the same positions, in another geometry."""
+        return replace(self, weights=weights)
+
+    def without_limits(self, jump_cost: float) -> BoundConstraints:
+        """The same tables under the default limit on pieces, no limit on features, and another jump cost."""
+        limits = np.full_like(self.limits, DEFAULT_MAX_SEGMENTS)
+        return replace(self, max_features=None, limits=limits).with_jump_cost(jump_cost)
+
+    def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
+        """How many numbers the used tables hold, given their means: pieces, slopes, missing values, less one each."""
+        by_class = labels[:, None] if labels.ndim == 1 else labels
+        total = 0
+        for j in support:
+            for one in by_class[self.offsets[j] : self.offsets[j + 1]].T:
+                pieces = np.unique(one[one >= 0])
+                total += len(pieces) + int((pieces % 2).sum()) - (len(pieces) > 0)
+        return float(total)
+
+    def check_frequency(self) -> None:
+        """`frequency` is a projection only where all ordered bins weigh the same."""
+        for j in np.flatnonzero(self.shapes == _FREQUENCY):
+            w = self.weights[self.offsets[j] : self.offsets[j] + self.n_ordered[j]]
+            if np.ptp(w) > 1e-9 * w.max():
+                raise ValueError(
+                    f'shape of feature {j} is "frequency", but its bin weights run from {w.min():.6g} to '
+                    f'{w.max():.6g}; they must be equal (weights="uniform")'
+                )
+
+    def prices(self, step: float, scale: float) -> tuple[float, float]:
+        """What a unit of code length and the entry of a feature cost at a step: mu lambda kappa, mu lambda 2 log p."""
+        if self.jump_cost == 0:
+            return 0.0, 0.0
+        return step * scale * self.jump_cost, step * scale * 2 * np.log(self.n_features)
+
+    def code_length(self, j: int, labels: np.ndarray) -> float:
+        """code_j of a non-zero table with the given pieces (its labels, one class)."""
+        ordered = np.unique(labels[: self.n_ordered[j]])
+        ordered = ordered[ordered >= 0]
+        n_pieces, n_lines = len(ordered), int((ordered % 2).sum())
+        log_b = float(np.log(self.n_ordered[j]))
+        shape = self.shapes[j]
+        if shape == _LEVELS:
+            flat, offsets = self.level_codes
+            code = float(flat[offsets[j] + n_pieces - 1])
+        elif shape == _FREE:
+            code = self.n_ordered[j] - 1.0
+        else:
+            code = (n_pieces + n_lines - 1) * log_b
+        return code + float(self.missing[j])
+
+    def cost(self, labels: np.ndarray, support: np.ndarray, scale: float) -> float:
+        """Sum over the used features of lambda * (kappa * code_j + 2 log p), from the labels of their pieces."""
+        price, entry = self.prices(1.0, scale)
+        if price == 0:
+            return 0.0
+        by_class = labels[:, None] if labels.ndim == 1 else labels
+        total = entry * int((~self.forced[support]).sum())
+        for j in support:
+            table = by_class[self.offsets[j] : self.offsets[j + 1]].T
+            total += price * sum(self.code_length(j, one) for one in table if (one >= 0).any())
+        return total
+
+    def prox(
+        self,
+        f: ArrayLike,
+        step: float,
+        scale: float,
+        *,
+        alpha: float = 0.0,
+        n_threads: int = 1,
+        screen: bool = True,
+        unread: Unread | None = None,
+    ) -> Prox:
+        """The proximal step; with scale = 0 or without a jump cost it is P_C of f / (1 + step * alpha).
+
+        Parameters
+        ----------
+        screen : bool
+            Leave out the search in tables that cannot win. The result is the same to the bit.
+        unread : Unread, optional
+            Tables that are not in f yet, and are asked for only if they may win. Needs `screen`.
+        """
+        f = np.asarray(f, dtype=np.float64)
+        n_coef = int(self.offsets[-1])
+        if f.ndim == 1:
+            stacks = check_vector(f, n_coef, "f")[None]
+        elif f.ndim == 2 and len(f) == n_coef:
+            stacks = np.ascontiguousarray(f.T)
+            check_vector(stacks.ravel(), stacks.size, "f")
+        else:
+            raise ValueError(f"f has shape {f.shape}; it must be ({n_coef},) or ({n_coef}, n_classes)")
+
+        # Ridge folds in as a shorter step; the power of two keeps squares away from overflow and is exact.
+        shrink = 1.0 / (1.0 + step * alpha)
+        size = max(stacks.max(initial=0.0), -stacks.min(initial=0.0)) * shrink
+        unit = float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1], -1000, 1000)))) if size else 1.0
+        price, entry = (min(cost / unit / unit, 1e300) for cost in self.prices(step * shrink, scale))
+        scaled = stacks * (shrink / unit)
+        reader = None if unread is None else Reader(unread, scaled, shrink, unit)
+        result = self._prox_scaled(scaled, price, entry, n_threads, screen, reader)
+        g = result.f
+        g[:, bins_of(result.support, self.offsets)] *= unit
+        return Prox(
+            f=g[0] if f.ndim == 1 else np.ascontiguousarray(g.T),
+            support=result.support,
+            labels=result.labels[0] if f.ndim == 1 else np.ascontiguousarray(result.labels.T),
+            codes=result.codes.sum(axis=0),
+            n_searched=result.n_searched,
+            nets=result.nets,
+        )
+
+    def _prox_scaled(
+        self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool, reader: Reader | None
+    ) -> Prox:
+        n_features = self.n_features
+        search = Search(self, stacks, price, entry, n_threads, reader)
+        if screen:
+            bounds = search.bounds()
+            is_unread = np.zeros(n_features, dtype=bool) if reader is None else reader.mask
+
+            def read(tables):
+                reader.read(tables, self.offsets)
+                search.center(tables)
+                bounds[tables] = search.bounds_of(search.squared_norms)[tables]
+
+            searched = self._search_while_it_can_win(search.pieces, search.ranks, bounds, is_unread, read)
+        else:
+            searched = np.flatnonzero(~self.excluded)
+            search.pieces(searched)
+        if reader is not None:
+            reader.report(search.squared_norms, search.nets, searched)
+        winners = np.sort(searched[largest_positive(search.ranks(searched), searched, self.max_features)])
+        return search.keep(winners, searched)
+
+    def _search_while_it_can_win(self, search, ranks, bounds, is_unread, read) -> np.ndarray:
+        """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound.
+
+        An unread table whose turn it is, is read; that lowers its bound, and it takes its new place in the order.
+        Twice as many are read each time, so that the times are few.
+        """
+        limit, n_to_read, is_sorted = self.max_features, FIRST_READ, False
+        waiting, searched = np.flatnonzero(bounds > 0), np.zeros(0, dtype=np.int64)
+        while len(waiting):
+            n_next = len(waiting)
+            if limit is not None and limit < len(waiting) + len(searched):
+                n_next = max(limit, len(searched) // 2)
+                if not is_sorted:
+                    waiting, is_sorted = waiting[np.argsort(-bounds[waiting], kind="stable")], True
+            n_unread = int(is_unread[waiting[:n_next]].sum())
+            if n_unread:
+                read(waiting[is_unread[waiting]][: max(n_to_read, n_unread)])
+                n_to_read *= 2
+                waiting, is_sorted = np.sort(waiting[bounds[waiting] > 0]), False
+            else:
+                search(waiting[:n_next])
+                searched, waiting = np.concatenate([searched, waiting[:n_next]]), waiting[n_next:]
+            if limit is not None and len(searched) >= limit:
+                worst_kept = np.partition(ranks(searched), len(searched) - limit)[len(searched) - limit]
+                waiting = waiting[bounds[waiting] >= worst_kept]
+        return searched

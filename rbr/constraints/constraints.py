@@ -1,0 +1,235 @@
+"""What a user writes down: limits, shapes, prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rbr._checks import check_choice, check_int, check_nonnegative, check_offsets, check_real
+from rbr.constraints.bound import DEFAULT_MAX_SEGMENTS, BoundConstraints
+from rbr.constraints.positions import POSITIONS, bin_positions
+from rbr.reference.projections import SHAPES
+
+# kappa where nobody says otherwise; benches/solver.py shows what it selects.
+DEFAULT_JUMP_COST = 0.5
+
+SEGMENTATIONS = ("exact", "greedy")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """At most `max_features` non-zero tables, each with at most `max_segments` pieces and mean zero.
+
+    Parameters
+    ----------
+    max_features : int or None
+        s_G, the number of features that may be used; None for no limit.
+    max_segments : int, mapping {feature index: int} or sequence
+        s_L, the number of pieces (not jumps) of a table; features that a mapping leaves out get 32.
+    shape : str, mapping {feature index: str} or sequence
+        "constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency" or "free";
+        features that a mapping leaves out are "constant".
+    position : {"rank", "index", "value"}
+        Where a bin stands when a line is drawn: its mid-rank, its index, or the mean of the feature in it.
+    jump_cost : float
+        kappa, the price of complexity; 0 is the paper.
+    segmentation : {"exact", "greedy"}
+        Exact search for the pieces, or bottom-up merging.
+    exclude : sequence of feature indices
+        Features whose tables stay zero.
+    always_include : sequence of feature indices
+        Features that enter before all others and without paying for it: they pay for their pieces only, so that one
+        that explains nothing has a flat table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> C = Constraints(max_features=1, max_segments=2)
+    >>> f = np.array([0.0, 0.2, 1.0, 1.2, 0.3, 0.0, 0.0])
+    >>> C.project(f, offsets=[0, 4, 7], weights=[0.25] * 4 + [1 / 3] * 3)
+    array([-0.5, -0.5,  0.5,  0.5,  0. ,  0. ,  0. ])
+    """
+
+    max_features: int | None = None
+    max_segments: int | Mapping[int, int] | ArrayLike = DEFAULT_MAX_SEGMENTS
+    shape: str | Mapping[int, str] | ArrayLike = "constant"
+    position: str = "rank"
+    jump_cost: float = 0.0
+    segmentation: str = "exact"
+    exclude: tuple[int, ...] = ()
+    always_include: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        if self.max_features is not None:
+            check_int(self.max_features, "max_features", 1)
+        _check_each(self.max_segments, lambda value, name: check_int(value, name, 1), "max_segments")
+        _check_each(self.shape, lambda value, name: check_choice(value, name, SHAPES), "shape")
+        check_choice(self.position, "position", POSITIONS)
+        check_real(self.jump_cost, "jump_cost", 0.0)
+        check_choice(self.segmentation, "segmentation", SEGMENTATIONS)
+        if both := set(self.exclude) & set(self.always_include):
+            raise ValueError(f"exclude and always_include both hold {sorted(both)[0]}; a feature can be in one of them")
+
+    def project(
+        self,
+        f: ArrayLike,
+        offsets: ArrayLike,
+        weights: ArrayLike,
+        *,
+        missing: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray:
+        """P_C(f): the nearest tables, in the geometry of the weights, that satisfy the constraints.
+
+        Parameters
+        ----------
+        f : array of shape (n_coef,) or (n_coef, n_classes)
+            The stacked tables. With classes the tables of a feature form one group.
+        offsets : array of shape (n_features + 1,)
+            Where each table starts in f.
+        weights : array of shape (n_coef,)
+            At least 0, with sum 1 in each table.
+        missing : array of bool, shape (n_features,), optional
+            Whether a table's last bin holds the missing values, outside the pieces.
+        positions : array of shape (n_coef,), optional
+            Position of each bin, needed with ``position="value"``.
+        n_threads : int
+            The result does not depend on it.
+
+        Examples
+        --------
+        >>> import rbr
+        >>> C = rbr.Constraints(max_segments=1, shape="linear")
+        >>> C.project([0.0, 3.0, 3.0], offsets=[0, 3], weights=[1 / 3] * 3)
+        array([-1.5,  0. ,  1.5])
+        """
+        bound = self.bind(offsets, weights, missing=missing, positions=positions)
+        return bound.prox(f, 1.0, 0.0, n_threads=n_threads).f
+
+    def prox(
+        self,
+        f: ArrayLike,
+        offsets: ArrayLike,
+        weights: ArrayLike,
+        step: float,
+        scale: float,
+        *,
+        alpha: float = 0.0,
+        missing: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray:
+        """The proximal step: argmin over g in C of ||f - g||_w^2 / (2 step) + cost(g) + alpha / 2 ||g||_w^2.
+
+        A non-zero table costs scale * (jump_cost * code + 2 log n_features), where code is its code length
+        (for constant pieces (pieces - 1) * log n_bins); without a jump cost it costs nothing.
+
+        Parameters
+        ----------
+        f, offsets, weights, missing, positions, n_threads
+            As in `project`.
+        step : float
+            mu > 0.
+        scale : float
+            lambda >= 0: the dispersion over the number of rows.
+        alpha : float
+            Ridge penalty.
+
+        Examples
+        --------
+        >>> import rbr
+        >>> C = rbr.Constraints(jump_cost=1.0)
+        >>> C.prox([0.0, 0.1, 3.0, 3.1], offsets=[0, 4], weights=[0.25] * 4, step=1.0, scale=0.1)
+        array([-1.5, -1.5,  1.5,  1.5])
+        """
+        check_real(step, "step", 0.0, strict=True)
+        check_real(scale, "scale", 0.0)
+        check_real(alpha, "alpha", 0.0)
+        bound = self.bind(offsets, weights, missing=missing, positions=positions)
+        return bound.prox(f, step, scale, alpha=alpha, n_threads=n_threads).f
+
+    def bind(
+        self,
+        offsets: ArrayLike,
+        weights: ArrayLike,
+        *,
+        missing: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+    ) -> BoundConstraints:
+        """These constraints on given tables: one shape, limit and position for each, checked once."""
+        offsets = check_offsets(offsets)
+        n_features, n_coef = len(offsets) - 1, int(offsets[-1])
+        weights = check_nonnegative(weights, n_coef, "weights")
+        totals = np.add.reduceat(weights, offsets[:-1]) if n_features else np.zeros(0)
+        if (np.abs(totals - 1) > 1e-8).any():
+            j = int(np.argmax(np.abs(totals - 1)))
+            raise ValueError(f"weights of table {j} sum to {totals[j]}; in each table they must sum to 1")
+        missing = _check_missing(missing, n_features)
+        if (np.diff(offsets) - missing < 1).any():
+            j = int(np.flatnonzero(np.diff(offsets) - missing < 1)[0])
+            raise ValueError(
+                f"missing[{j}] is True, but table {j} has one bin; beside the missing bin it needs another"
+            )
+        excluded, forced = np.zeros(n_features, dtype=bool), np.zeros(n_features, dtype=bool)
+        for name, mask in (("exclude", excluded), ("always_include", forced)):
+            for j in getattr(self, name):
+                mask[check_int(j, f"feature of {name}", 0, n_features - 1)] = True
+        bound = BoundConstraints(
+            max_features=self.max_features,
+            excluded=excluded,
+            forced=forced,
+            jump_cost=float(self.jump_cost),
+            greedy=self.segmentation == "greedy",
+            offsets=offsets,
+            weights=weights,
+            missing=missing,
+            shapes=_per_feature(self.shape, "constant", n_features, "shape", SHAPES.index, np.int8),
+            limits=_per_feature(self.max_segments, DEFAULT_MAX_SEGMENTS, n_features, "max_segments", int, np.int64),
+            positions=bin_positions(self.position, offsets, weights, missing, positions),
+        )
+        bound.check_frequency()
+        return bound
+
+    def bind_to(self, tables) -> BoundConstraints:
+        """`bind`, to anything that has offsets, weights, missing and positions, such as a BinnedMatrix."""
+        return self.bind(tables.offsets, tables.weights, missing=tables.missing, positions=tables.positions)
+
+
+def _check_each(value, check, name: str) -> None:
+    if isinstance(value, Mapping):
+        for feature, one in value.items():
+            check(one, f"{name}[{feature!r}]")
+    elif isinstance(value, str) or np.ndim(value) == 0:
+        check(value, name)
+    else:
+        for feature, one in enumerate(value):
+            check(one, f"{name}[{feature}]")
+
+
+def _per_feature(value, default, n_features: int, name: str, convert, dtype) -> np.ndarray:
+    """One converted value for every feature, from a scalar, a mapping with a default, or a sequence."""
+    if isinstance(value, str) or np.ndim(value) == 0 and not isinstance(value, Mapping):
+        return np.full(n_features, convert(value), dtype=dtype)
+    if isinstance(value, Mapping):
+        values = np.full(n_features, convert(default), dtype=dtype)
+        for feature, one in value.items():
+            values[check_int(feature, f"feature of {name}", 0, n_features - 1)] = convert(one)
+        return values
+    if len(value) != n_features:
+        raise ValueError(f"{name} has {len(value)} entries; there are {n_features} features")
+    return np.array([convert(one) for one in value], dtype=dtype)
+
+
+def _check_missing(missing: ArrayLike | None, n_features: int) -> np.ndarray:
+    if missing is None:
+        return np.zeros(n_features, dtype=bool)
+    missing = np.ascontiguousarray(missing)
+    if missing.shape != (n_features,) or missing.dtype != bool:
+        raise ValueError(
+            f"missing has shape {missing.shape} and dtype {missing.dtype}; it must be {n_features} bools, one per table"
+        )
+    return missing

@@ -1,0 +1,210 @@
+"""The search for pieces in one proximal step.
+
+A table that cannot win is never searched: the norm of a projection is at most the norm of what is projected, so tables
+are taken in the order of that bound until the s_G-th best result beats the next bound. Tables of which only bounds are
+known (`Unread`) stand in the same order, and are computed when their turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr._parallel import over_ranges
+from rbr._ragged import bins_of
+
+if TYPE_CHECKING:
+    from rbr.constraints.bound import BoundConstraints
+
+# Pairs of bins that one call of a search compares: some tenths of a second, so that Ctrl-C is heard.
+MAX_PAIRS_PER_CALL = 10_000_000
+
+# Tables that no iterate uses are first searched at this part of the price: few would enter even then, and the net there
+# bounds the net at the full price after the gradient has changed (rbr.solvers.screening). At 0.8 a change may be nearly
+# three times as large as at 1 before a table of noise in 255 bins must be read again, and the search takes no longer.
+CAUTIOUS = 0.8
+
+# Columns that are read at first when some must be; a few share the work of going over the rows.
+FIRST_READ = 8
+
+# Tables in this many separate places are centred with all others in between, rather than one by one.
+MAX_RUNS = 64
+
+# A computed gain may exceed the computed norm by rounding; bounds are raised by this much so that skipping stays exact.
+_BOUND_MARGIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Prox:
+    """What a proximal step found.
+
+    f : the stacked tables; support : ascending indices of the non-zero ones; labels : one int32 per bin,
+    2 * piece + is_line (-1 outside); codes : code length of each table; n_searched : how many tables were
+    searched for pieces; nets : what each of those gains before its entry is paid, up to a factor, and 0 of others.
+    """
+
+    f: np.ndarray
+    support: np.ndarray
+    labels: np.ndarray
+    codes: np.ndarray
+    n_searched: int
+    nets: np.ndarray
+
+
+@dataclass(eq=False)
+class Unread:
+    """Tables that a proximal step gets to know only if they may win.
+
+    mask : bool per feature, which tables of f are not known yet
+    is_free : bool per feature, which tables may be judged by bounds: those that no iterate uses
+    norms : (n_stacks, n_features) upper bounds on ||P_zm u_j||_w, u = f / (1 + step * alpha)
+    nets : (n_stacks, n_features) upper bounds on the net of u_j before its entry is paid; infinite where none is known
+    tables_with : f with the tables of some more features
+
+    After the step `found_norms` holds the norms of all tables that were known, `found_nets` the nets of those that were
+    `searched` for pieces; for free ones these are nets at CAUTIOUS times the price.
+    """
+
+    mask: np.ndarray
+    is_free: np.ndarray
+    norms: np.ndarray
+    nets: np.ndarray
+    tables_with: Callable[[np.ndarray], np.ndarray]
+    found_norms: np.ndarray | None = None
+    found_nets: np.ndarray | None = None
+    searched: np.ndarray | None = None
+
+
+class Search:
+    """The tables of a scaled proximal step, centred, and what a search for pieces has found in some of them.
+
+    price : of a unit of code length; entry : of a feature
+    """
+
+    def __init__(self, bound: BoundConstraints, stacks: np.ndarray, price: float, entry: float, n_threads: int, reader):
+        self.bound, self.stacks, self.reader = bound, stacks, reader
+        self.price, self.entry, self.n_threads = price, entry, n_threads
+        shape = len(stacks), bound.n_features
+        self.centred, self.squared_norms = np.empty_like(stacks), np.empty(shape)
+        # Memory that is zero from the start and never written costs nothing: of a million tables few are.
+        self.out, self.labels = np.zeros(stacks.shape), np.full(stacks.shape, -1, dtype=np.int32)
+        self.nets, self.codes = np.zeros(shape), np.zeros(shape)
+        self.center()
+
+    def center(self, tables: np.ndarray | None = None) -> None:
+        """P_zm and the norms, of all tables or of some."""
+        bound, n_features = self.bound, self.bound.n_features
+        for c in range(len(self.stacks)):
+            args = self.stacks[c], bound.offsets, bound.weights, self.centred[c], self.squared_norms[c]
+            for first, last in [(0, n_features)] if tables is None else _runs(tables, n_features):
+                if last - first == n_features:
+                    over_ranges(kernels().center_tables, n_features, self.n_threads, *args)
+                else:
+                    kernels().center_tables(*args, first, last)
+
+    def pieces(self, tables: np.ndarray) -> None:
+        """Find the pieces of some tables."""
+        reader = self.reader
+        if reader is None or self.price == 0 or self.bound.greedy:
+            self._pieces_at(self.price, tables)
+            return
+        # What would not enter even at a lower price needs no second search, and that net bounds later ones.
+        free = tables[reader.is_free[tables]]
+        self._pieces_at(CAUTIOUS * self.price, free)
+        reader.keep_nets(self.nets, free)
+        at_most = (self.nets[:, free] + _BOUND_MARGIN * self.squared_norms[:, free]).sum(axis=0)
+        is_out = (at_most < self.entry) & ~self.bound.forced[free]
+        self.nets[:, free[is_out]] = 0.0
+        self._pieces_at(self.price, np.concatenate([tables[~reader.is_free[tables]], free[~is_out]]))
+
+    def _pieces_at(self, price: float, tables: np.ndarray) -> None:
+        bound = self.bound
+        per_call = int(max(1, MAX_PAIRS_PER_CALL // max(bound.n_bins.max(initial=1), 1) ** 2))
+        level_code_values, level_code_offsets = bound.level_codes
+        for c in range(len(self.stacks)):
+            over_ranges(
+                kernels().prox_tables, len(tables), self.n_threads,
+                tables, self.centred[c], bound.offsets, bound.weights, bound.positions, bound.missing.view(np.uint8),
+                bound.shapes, bound.limits, price, level_code_values, level_code_offsets, bound.greedy,
+                self.out[c], self.labels[c], self.nets[c], self.codes[c], per_call=per_call,
+            )  # fmt: skip
+
+    def ranks(self, tables: np.ndarray) -> np.ndarray:
+        """The net of each table with its entry paid; one that may not lose is infinite if it is not flat."""
+        totals = self.nets[:, tables].sum(axis=0)
+        return np.where(self.bound.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - self.entry)
+
+    def bounds(self) -> np.ndarray:
+        """Upper bounds on the ranks of all tables, also of those that were not read."""
+        bounds = self.bounds_of(self.squared_norms)
+        if self.reader is not None:
+            mask = self.reader.mask
+            bounds[mask] = self.bounds_of(*self.reader.bounds())[mask]
+        return bounds
+
+    def bounds_of(self, squared_norms: np.ndarray, nets: np.ndarray | float = np.inf) -> np.ndarray:
+        """Upper bounds on the ranks, from bounds on the norms and nets."""
+        bound = self.bound
+        per_stack = squared_norms * ((1 + _BOUND_MARGIN) / 2) - self.price * bound.cheapest_codes
+        bounds = np.maximum(np.minimum(per_stack, nets), 0.0).sum(axis=0)
+        bounds = np.where(bound.forced, np.where(bounds > 0, np.inf, 0.0), bounds - self.entry)
+        bounds[bound.excluded] = -np.inf
+        return bounds
+
+    def keep(self, winners: np.ndarray, searched: np.ndarray) -> Prox:
+        """The result: of the tables that were searched only the winners are not zero."""
+        losers = np.setdiff1d(searched, winners)  # what was not searched has never been written
+        lost_bins = bins_of(losers, self.bound.offsets)
+        self.out[:, lost_bins], self.labels[:, lost_bins], self.codes[:, losers] = 0.0, -1, 0.0
+        return Prox(self.out, winners, self.labels, self.codes, len(searched), self.nets.sum(axis=0))
+
+
+class Reader:
+    """`Unread` in the units of a scaled step."""
+
+    def __init__(self, unread: Unread, scaled: np.ndarray, shrink: float, unit: float):
+        self._unread, self._scaled = unread, scaled
+        self._shrink, self._unit = shrink, unit
+        self.mask, self.is_free = unread.mask.copy(), unread.is_free
+        self._nets: np.ndarray | None = None
+
+    def keep_nets(self, nets: np.ndarray, tables: np.ndarray) -> None:
+        """Nets at the cautious price."""
+        self._nets = np.zeros_like(nets) if self._nets is None else self._nets
+        self._nets[:, tables] = nets[:, tables]
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(squared norms, nets)."""
+        return (self._unread.norms / self._unit) ** 2, self._unread.nets / self._unit / self._unit
+
+    def read(self, tables: np.ndarray, offsets: np.ndarray) -> None:
+        """Bring some tables into the scaled stacks."""
+        f, bins = self._unread.tables_with(tables), bins_of(tables, offsets)
+        self._scaled[:, bins] = np.atleast_2d(f.T)[:, bins] * (self._shrink / self._unit)
+        self.mask[tables] = False
+
+    def report(self, squared_norms: np.ndarray, nets: np.ndarray, searched: np.ndarray) -> None:
+        self._unread.found_norms = np.sqrt(squared_norms) * self._unit
+        self._unread.found_nets = (nets if self._nets is None else self._nets) * self._unit * self._unit
+        self._unread.searched = searched
+
+
+def _runs(tables: np.ndarray, n_features: int) -> list[tuple[int, int]]:
+    """Ranges that cover some tables: runs of neighbours, or everything where they are many."""
+    tables = np.sort(tables)
+    cuts = np.flatnonzero(np.diff(tables) > 1) + 1
+    if len(cuts) >= MAX_RUNS:
+        return [(0, n_features)]
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(tables, cuts)]
+
+
+def largest_positive(totals: np.ndarray, tables: np.ndarray, max_features: int | None) -> np.ndarray:
+    """Where the largest positive totals stand; ties go to the lower table index."""
+    positive = np.flatnonzero(totals > 0)
+    if max_features is None or len(positive) <= max_features:
+        return positive
+    return positive[np.lexsort((tables[positive], -totals[positive]))[:max_features]]

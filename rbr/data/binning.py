@@ -1,0 +1,394 @@
+"""Bins: from a table of numbers, categories and missing values to one small integer per entry.
+
+A number x of feature j has the code k if edges_[j][k - 1] < x <= edges_[j][k]: its code is the number of
+edges below it. Edges lie between neighbouring training values, so equal values share a bin, infinities and
+values beyond the training range fall into the end bins, and a model that is a table per feature is a step
+function of the feature. The edges of all features lie in one flat array: a million features cost no Python
+object each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr._checks import check_nonnegative, check_vector
+from rbr._parallel import resolve_n_jobs
+from rbr._text import interval_labels
+from rbr.data.choices import (
+    BINOMIAL,
+    CATEGORY,
+    DEFAULT_BINS,
+    REGULAR,
+    check_edges,
+    generator_of,
+    index_of,
+    max_bins_of,
+    methods_of,
+    which_categorical,
+)
+from rbr.data.cutting import (
+    Cutter,
+    Progress,
+    SampledRows,
+    categories_of,
+    encode,
+    flat_edges,
+    runs_of_kinds,
+)
+from rbr.data.tables import SparseTable, Table, open_table
+
+if TYPE_CHECKING:
+    from rbr.data.design import BinnedMatrix
+
+
+class Binner:
+    """Cuts each feature of a table into bins, and gives the bin of each entry.
+
+    Parameters
+    ----------
+    max_bins : int or dict, default 255
+        The most bins of a feature, between 2 and 65535, not counting the one for missing values. A dict from
+        column names or indices to ints sets it for these columns, with 255 for the others. Categories have a
+        bin each.
+    binning : {"regular", "binomial"} or dict, default "regular"
+        "regular": bins of equal weight. A value that fills a bin alone gets it, and the other bins are shared
+        over the other rows. "binomial": bin sizes drawn from a multinomial distribution, as in the paper's
+        theory. A dict from columns to one of these, or to an increasing array of edges, for these columns;
+        regular for the others.
+    categorical_features : "from_dtype", None, or list, default "from_dtype"
+        Which features are categories. "from_dtype": the columns of a frame whose dtype is category or string,
+        or object with text in it. A list of column names or indices, or a mask of one bool per column, names
+        them.
+    random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default None
+        Draws the bin sizes of "binomial", and the rows the edges are taken from if there are more than
+        200,000. None stands for a fixed seed.
+    n_jobs : int or None, default None
+        The number of threads, as in scikit-learn. The result does not depend on it.
+    verbose : int, default 0
+        1 says every few seconds how many columns are done.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : tuple of str or None
+        The column names of the training table, if all of them are text.
+    n_bins_ : array of int64, shape (n_features,)
+        Bins of each feature, with the one for missing values.
+    offsets_ : array of int64, shape (n_features + 1,)
+        Where each feature's bins begin in a vector of all of them.
+    missing_ : array of bool, shape (n_features,)
+        Whether training saw missing values in a feature; its last bin is then theirs.
+    is_categorical_ : array of bool, shape (n_features,)
+    positions_ : array of float64, shape (n_coef,)
+        The mean of the feature in each bin. Categories have their index, empty bins the middle between their
+        edges, and the bin of missing values repeats the one before.
+    edges_ : sequence of arrays
+        The edges of each feature; empty for categories.
+    categories_ : dict
+        For each categorical feature, by index, its categories in the order of their bins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr.data.binning import Binner
+    >>> X = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, np.nan], [4.0, 7.0]])
+    >>> binner = Binner(max_bins=2).fit(X)
+    >>> binner.edges_[0]
+    array([2.5])
+    >>> binner.transform(X).codes
+    array([[0, 0, 1, 1],
+           [0, 0, 2, 1]], dtype=uint8)
+    >>> binner.bin_labels(1)
+    ['<= 6', '> 6', 'missing']
+    """
+
+    def __init__(
+        self,
+        max_bins: int | Mapping = DEFAULT_BINS,
+        binning: str | Mapping = "regular",
+        categorical_features: Any = "from_dtype",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ):
+        self.max_bins = max_bins
+        self.binning = binning
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __repr__(self) -> str:
+        fitted = f", fitted to {self.n_features_in_} features" if hasattr(self, "n_bins_") else ""
+        return f"Binner(max_bins={self.max_bins!r}, binning={self.binning!r}{fitted})"
+
+    def fit(self, X: Any, sample_weight: Any = None) -> Binner:
+        """Find the bins of each feature.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix, shape (n_rows, n_features)
+        sample_weight : array of float, shape (n_rows,), optional
+            A whole weight means that the row is repeated so often. Rows of weight zero do not exist.
+
+        Returns
+        -------
+        Binner
+            itself
+        """
+        self._fit(open_table(X), sample_weight, with_codes=False)
+        return self
+
+    def _fit(self, table: Table, sample_weight: Any, with_codes: bool) -> np.ndarray | None:
+        """Find the bins, and with codes return those of the table too, where that saves reading it twice."""
+        is_categorical = which_categorical(self.categorical_features, table)
+        max_bins = max_bins_of(self.max_bins, table)
+        methods, user_edges = methods_of(self.binning, table, is_categorical)
+        n_threads = resolve_n_jobs(self.n_jobs)
+        rng = generator_of(self.random_state)
+        rows = SampledRows(table, sample_weight, int(max_bins[~is_categorical].max(initial=2)), rng)
+        # With at most 255 bins of numbers, codes are known to be bytes before the bins are.
+        codes = None
+        if with_codes and max_bins.max() < 256 and np.isin(methods, (REGULAR, BINOMIAL)).all():
+            if not isinstance(table, SparseTable):
+                codes = np.empty((table.n_features, table.n_rows), dtype=np.uint8)
+        cutter = Cutter(table, rows, max_bins, user_edges, rng, codes, n_threads, self.verbose)
+        parts = Parts(table.n_features)
+        for method, start, stop in runs_of_kinds(methods):
+            if method == CATEGORY:
+                for j in range(start, stop):
+                    parts.add_categories(j, *categories_of(table, j, rows.kept))
+            else:
+                for first, cut, missing in cutter.blocks(method, start, stop):
+                    parts.add_numbers(first, *cut, missing)
+
+        self.n_features_in_ = table.n_features
+        self.feature_names_in_ = table.names
+        self.is_categorical_ = is_categorical
+        self.n_bins_ = parts.n_bins
+        self.missing_ = parts.missing
+        self.categories_ = parts.categories
+        self.offsets_ = np.append(0, np.cumsum(parts.n_bins))
+        n_edges = np.where(is_categorical, 0, parts.n_bins - parts.missing - 1)
+        self._edge_offsets = np.append(0, np.cumsum(n_edges))
+        self._edges = joined(parts.edges)
+        self.positions_ = joined(parts.positions)
+        return codes
+
+    def transform(self, X: Any, sample_weight: Any = None) -> BinnedMatrix:
+        """The binned matrix of a table with the columns of the training table.
+
+        Missing values of a feature that had none in training and unknown categories have no bin: their code
+        is n_bins_[j], one past the last, and they contribute zero.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix, shape (n_rows, n_features)
+        sample_weight : array of float, shape (n_rows,), optional
+            Weights of the rows in the shares of the bins.
+        """
+        self._check_fitted()
+        table = open_table(X)
+        table.check_columns(self.feature_names_in_, self.n_features_in_, "Binner")
+        return self._matrix(self._codes(table), sample_weight)
+
+    def fit_transform(self, X: Any, sample_weight: Any = None) -> BinnedMatrix:
+        """`fit`, then `transform` of the same rows, in one reading of the table where that is possible."""
+        table = open_table(X)
+        codes = self._fit(table, sample_weight, with_codes=True)
+        return self._matrix(self._codes(table) if codes is None else codes, sample_weight)
+
+    def _matrix(self, codes: np.ndarray, sample_weight: Any) -> BinnedMatrix:
+        from rbr.data.design import BinnedMatrix
+
+        if sample_weight is not None:
+            sample_weight = check_nonnegative(sample_weight, codes.shape[1], "sample_weight")
+        n_threads = resolve_n_jobs(self.n_jobs)
+        fields = codes, self.offsets_, self.missing_, self.positions_, sample_weight, n_threads
+        return BinnedMatrix._of_codes(*fields)
+
+    def with_edges(self, edges: Mapping[int, Any], positions: Mapping[int, Any]) -> Binner:
+        """The same bins with the edges of some numeric features moved, but as many as before.
+
+        Parameters
+        ----------
+        edges : dict from column indices to increasing arrays
+        positions : dict from the same column indices to arrays
+            The mean of the feature in each bin between the moved edges.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr.data.binning import Binner
+        >>> X = np.arange(6.0)[:, None]
+        >>> moved = Binner(max_bins=2).fit(X).with_edges({0: [3.5]}, {0: [1.5, 4.5]})
+        >>> moved.edges_[0], moved.positions_
+        (array([3.5]), array([1.5, 4.5]))
+        """
+        self._check_fitted()
+        moved = copy(self)
+        flat, means = self._edges.copy(), self.positions_.copy()
+        for j, given in edges.items():
+            label = f"column {j}" if self.feature_names_in_ is None else f"column {self.feature_names_in_[j]!r}"
+            own = check_edges(given, f"edges of {label}")
+            if self.is_categorical_[j] or len(own) != len(self.edges_[j]):
+                raise ValueError(
+                    f"edges of {label} has {len(own)} edges; there are {len(self.edges_[j])}, and moved ones "
+                    f"must be as many"
+                )
+            flat[self._edge_offsets[j] : self._edge_offsets[j + 1]] = own
+            ordered = slice(self.offsets_[j], self.offsets_[j] + len(own) + 1)
+            means[ordered] = check_vector(positions[j], len(own) + 1, f"positions of {label}")
+        moved._edges, moved.positions_ = joined([flat]), joined([means])
+        return moved
+
+    @property
+    def edges_(self) -> Sequence[np.ndarray]:
+        self._check_fitted()
+        return RaggedArrays(self._edges, self._edge_offsets)
+
+    def bin_labels(self, feature: int | str) -> list[str]:
+        """The bins of a feature in words.
+
+        Such as "<= 23.5", "(23.5, 27.5]", "> 27.5"; the names of categories; "missing". Numbers are shortened
+        as far as the widths of the bins allow.
+
+        Parameters
+        ----------
+        feature : int or str
+            The index of the column, or its name.
+        """
+        j = self.index_of(feature, "feature")
+        if self.is_categorical_[j]:
+            labels = [str(category) for category in self.categories_[j]] or ["no category"]
+        else:
+            labels = interval_labels(self.edges_[j])
+        return labels + ["missing"] * bool(self.missing_[j])
+
+    def index_of(self, column: int | str, parameter: str = "column") -> int:
+        """The index of a column given by name or index, or an error that names the parameter it came from."""
+        self._check_fitted()
+        return index_of(column, self.feature_names_in_, self.n_features_in_, parameter)
+
+    def name_of(self, j: int) -> str:
+        """The name of column j, or x{j} where the columns have no names."""
+        return f"x{j}" if self.feature_names_in_ is None else self.feature_names_in_[j]
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "n_bins_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("This Binner is not fitted yet; call fit first")
+
+    def _codes(self, table: Table) -> np.ndarray:
+        """The codes of a table, of shape (n_features, n_rows)."""
+        codes = np.empty((table.n_features, table.n_rows), dtype=self._code_dtype(table))
+        n_threads = resolve_n_jobs(self.n_jobs)
+        if isinstance(table, SparseTable):
+            self._encode_sparse(table, codes)
+        progress = Progress("binning", table.n_features, self.verbose)
+        for categorical, start, stop in runs_of_kinds(self.is_categorical_):
+            if categorical:
+                for j in range(start, stop):
+                    codes[j] = self._category_codes(table, j)
+            elif not isinstance(table, SparseTable):
+                offsets = self._edge_offsets[start : stop + 1]
+                encode(table, start, stop, self._edges, offsets, codes[start:stop], n_threads, progress)
+        return codes
+
+    def _encode_sparse(self, table: SparseTable, codes: np.ndarray) -> None:
+        zero = np.zeros((1, 1))
+        for j in np.flatnonzero(~self.is_categorical_):
+            offsets = self._edge_offsets[j : j + 2]
+            kernels().encode(zero, self._edges, offsets, codes[j : j + 1], 0, 1)
+            codes[j] = codes[j, 0]
+            where, values = table.entries(j)
+            of_entries = np.empty((1, len(values)), dtype=codes.dtype)
+            kernels().encode(values[:, None], self._edges, offsets, of_entries, 0, len(values))
+            codes[j, where] = of_entries[0]
+
+    def _category_codes(self, table: Table, j: int) -> np.ndarray:
+        levels, codes = table.levels(j)
+        index = {category: k for k, category in enumerate(self.categories_[j])}
+        # The code -1 of missing values finds the last entry, the bin behind the ordered ones; n_bins_ is "no
+        # bin".
+        look_up = [index.get(level, self.n_bins_[j]) for level in levels] + [n_ordered_of(self.categories_[j])]
+        return np.array(look_up, dtype=np.int64)[codes]
+
+    def _code_dtype(self, table: Table) -> type:
+        """uint8 if all codes fit. 256 bins do, unless an entry has no bin and so the code 256."""
+        most = self.n_bins_.max()
+        if most != 256:
+            return np.uint8 if most < 256 else np.uint16
+        for j in np.flatnonzero(self.n_bins_ == 256):
+            if self.is_categorical_[j]:
+                no_bin = self._category_codes(table, j).max() == 256
+            else:
+                no_bin = not self.missing_[j] and table.has_missing(j, j + 1)[0]
+            if no_bin:
+                return np.uint16
+        return np.uint8
+
+
+class RaggedArrays(Sequence):
+    """A sequence of arrays that are slices of one flat array."""
+
+    def __init__(self, flat: np.ndarray, offsets: np.ndarray):
+        self._flat = flat
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, j):
+        if isinstance(j, slice):
+            return [self[k] for k in range(*j.indices(len(self)))]
+        j = range(len(self))[j]
+        return self._flat[self._offsets[j] : self._offsets[j + 1]]
+
+
+class Parts:
+    """The bins of the features as they are found, from the first feature to the last."""
+
+    def __init__(self, n_features: int):
+        self.n_bins = np.zeros(n_features, dtype=np.int64)
+        self.missing = np.zeros(n_features, dtype=bool)
+        self.categories: dict[int, tuple] = {}
+        self.edges: list[np.ndarray] = []
+        self.positions: list[np.ndarray] = []
+
+    def add_categories(self, j: int, categories: tuple, missing: bool) -> None:
+        self.categories[j] = categories
+        self.missing[j] = missing
+        self.n_bins[j] = n_ordered_of(categories) + missing
+        self.positions.append(np.arange(self.n_bins[j], dtype=np.float64))
+
+    def add_numbers(self, start: int, edges, positions, n_ordered, missing) -> None:
+        """Features from `start` on: a row of edges and one of positions each, filled to n_ordered."""
+        n_ordered = np.asarray(n_ordered)
+        here = slice(start, start + len(n_ordered))
+        self.n_bins[here] = n_ordered + missing
+        self.missing[here] = missing
+        self.edges.append(flat_edges(edges, positions, n_ordered)[0])
+        # The bin of missing values repeats the position before it, so that positions never decrease.
+        columns = np.minimum(np.arange(positions.shape[1] + 1), n_ordered[:, None] - 1)
+        padded = np.take_along_axis(positions, columns, axis=1)
+        self.positions.append(padded[np.arange(padded.shape[1]) < self.n_bins[here][:, None]])
+
+
+def n_ordered_of(categories: tuple) -> int:
+    """Bins of the categories: an empty one if training had nothing but missing values."""
+    return max(len(categories), 1)
+
+
+def joined(arrays: list[np.ndarray]) -> np.ndarray:
+    """The arrays in one, read-only; the list is emptied."""
+    joined = np.concatenate(arrays) if arrays else np.empty(0)
+    arrays.clear()
+    joined.flags.writeable = False
+    return joined

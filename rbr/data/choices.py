@@ -1,0 +1,135 @@
+"""What a user may say of the columns of a table: which are categories, how many bins each gets, how they are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rbr._checks import check_int
+from rbr.data.tables import Table, few
+
+DEFAULT_BINS = 255
+MAX_BINS = 65535  # the codes are 16 bits, and one of them is kept for "no bin"
+
+# How a feature is binned.
+REGULAR, BINOMIAL, EDGES, CATEGORY = range(4)
+METHODS = {"regular": REGULAR, "binomial": BINOMIAL}
+
+
+def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
+    """The index of the column that a user names by its name or index."""
+    if isinstance(key, str):
+        if names is None:
+            raise ValueError(f"{parameter} names the column {key!r}, but the columns of X have no names; use indices")
+        if key not in names:
+            raise ValueError(f"{parameter} names the column {key!r}; the columns are {few(names)}")
+        return names.index(key)
+    if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
+        if not 0 <= key < n_features:
+            raise ValueError(f"{parameter} names the column {key}; indices must be between 0 and {n_features - 1}")
+        return int(key)
+    raise ValueError(f"{parameter} names the column {key!r}; a column must be given by its name or index")
+
+
+def by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
+    """The dict with column indices for keys."""
+    by_index: dict[int, Any] = {}
+    for key, value in given.items():
+        j = index_of(key, table.names, table.n_features, parameter)
+        if j in by_index:
+            raise ValueError(f"{parameter} names {table.label(j)} twice, by name and by index; it must do so once")
+        by_index[j] = value
+    return by_index
+
+
+def max_bins_of(max_bins: Any, table: Table) -> np.ndarray:
+    """max_bins of each feature."""
+    if not isinstance(max_bins, Mapping):
+        return np.full(table.n_features, check_int(max_bins, "max_bins", 2, MAX_BINS))
+    each = np.full(table.n_features, DEFAULT_BINS)
+    for j, value in by_index(max_bins, table, "max_bins").items():
+        each[j] = check_int(value, f"max_bins of {table.label(j)}", 2, MAX_BINS)
+    return each
+
+
+def methods_of(binning: Any, table: Table, is_categorical: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """How each feature is binned, and the edges of those for which the user gives them."""
+    user_edges: dict[int, np.ndarray] = {}
+    methods = np.full(table.n_features, REGULAR, dtype=np.int8)
+    if isinstance(binning, Mapping):
+        for j, value in by_index(binning, table, "binning").items():
+            if isinstance(value, str):
+                methods[j] = _method(value, f"binning of {table.label(j)}", ", or an increasing array of edges")
+            elif is_categorical[j]:
+                raise ValueError(
+                    f"binning gives edges for {table.label(j)}, which is a category; only numbers have edges"
+                )
+            else:
+                methods[j] = EDGES
+                user_edges[j] = check_edges(value, f"binning of {table.label(j)}")
+    else:
+        methods[:] = _method(binning, "binning", ", or a dict of columns")
+    methods[is_categorical] = CATEGORY
+    return methods, user_edges
+
+
+def _method(value: Any, name: str, or_else: str) -> int:
+    if not isinstance(value, str) or value not in METHODS:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, METHODS))}{or_else}")
+    return METHODS[value]
+
+
+def check_edges(edges: Any, name: str) -> np.ndarray:
+    """Edges that a user gives: finite and increasing."""
+    try:
+        edges = np.array(edges, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is {edges!r}; it must be a name or an increasing array of numbers") from error
+    if edges.ndim != 1 or len(edges) >= MAX_BINS:
+        raise ValueError(f"{name} has shape {edges.shape}; edges must be a vector of at most {MAX_BINS - 1} numbers")
+    if not np.isfinite(edges).all():
+        where = int(np.flatnonzero(~np.isfinite(edges))[0])
+        raise ValueError(f"{name} has the edge {edges[where]} at {where}; edges must be finite (the end bins are open)")
+    if (np.diff(edges) <= 0).any():
+        where = int(np.flatnonzero(np.diff(edges) <= 0)[0])
+        raise ValueError(f"{name} has the edges {edges[where]}, {edges[where + 1]} at {where}; edges must increase")
+    return edges
+
+
+def which_categorical(given: Any, table: Table) -> np.ndarray:
+    """Which features are categories."""
+    is_categorical = np.zeros(table.n_features, dtype=bool)
+    if given is None:
+        return is_categorical
+    if isinstance(given, str):
+        if given != "from_dtype":
+            raise ValueError(f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns")
+        if table.has_dtypes:
+            is_categorical[:] = [table.holds_categories(j) for j in range(table.n_features)]
+        return is_categorical
+    if not isinstance(given, Iterable):
+        raise ValueError(f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns")
+    listed = list(given)
+    if listed and all(isinstance(item, (bool, np.bool_)) for item in listed):
+        if len(listed) != table.n_features:
+            raise ValueError(
+                f"categorical_features is a mask of length {len(listed)}; "
+                f"it must have one bool for each of the {table.n_features} columns"
+            )
+        return np.array(listed, dtype=bool)
+    for item in listed:
+        is_categorical[index_of(item, table.names, table.n_features, "categorical_features")] = True
+    return is_categorical
+
+
+def generator_of(random_state: Any) -> np.random.Generator:
+    """The random numbers that random_state stands for; None is a fixed seed."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    if random_state is None:
+        return np.random.default_rng(0)
+    return np.random.default_rng(check_int(random_state, "random_state", 0))

@@ -1,0 +1,576 @@
+"""The binned design: a one-hot matrix that is never built.
+
+Row i of X holds a single 1 per feature j, in column offsets[j] + codes[j, i]. So X @ f is a sum of look-ups,
+X.T @ r a sum by bin and X.T @ diag(v) @ X a cross-tabulation, and one byte per entry stands for the 12 of a
+CSR matrix. Codes are kept by feature, because each of these sums reads whole features. They are proved in
+range once, in `BinnedMatrix.__init__`, and the kernels rely on it. Which columns of the user's table a feature was made
+from is written in `columns`; the products have no need of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr._checks import check_choice, check_int, check_nonnegative, check_offsets, check_vector
+from rbr._parallel import RANGES_PER_THREAD, over_ranges
+from rbr._ragged import bins_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+WEIGHTS_KINDS = ("counts", "uniform")
+
+# Handing a range to another thread costs as much as some ten thousand look-ups.
+MIN_ENTRIES_PER_THREAD = 100_000
+
+# A tenth of a second or so: no call of a kernel keeps Ctrl-C waiting for long.
+MAX_ENTRIES_PER_CALL = 100_000_000
+
+# Sums by bin are those of stretches of rows, added in their order: a multiple of so many rows (whose values stay in a
+# core's second cache), and at most so many stretches.
+ROWS_PER_STRETCH = 1 << 16
+MAX_STRETCHES = 32
+# The kernel takes so many features over the rows together.
+TOGETHER = 4
+
+
+class BinnedMatrix:
+    """The one-hot matrix X of a binned table, stored as its codes.
+
+    It is immutable: its arrays are read-only, and every method that changes something returns a new matrix.
+
+    Parameters
+    ----------
+    codes : array of integers, shape (n_features, n_rows)
+        The bin of each row, by feature, from 0. A code equal to the number of bins of its feature means that
+        the row has no bin there (an unknown category, a missing value where training had none): that row
+        of the feature's block is all zero. uint8 and uint16 arrays in C order are kept without a copy.
+    offsets : array of integers, shape (n_features + 1,)
+        Feature j has the columns offsets[j] to offsets[j + 1] - 1, one for each of its bins.
+    missing : array of bool, shape (n_features,), optional
+        Whether the last bin of a feature is the one of its missing values. By default there is none.
+    positions : array of float, shape (n_coef,), optional
+        Where each bin lies on its feature's axis, such as the mean of the values in it. It must be finite
+        except in bins of missing values.
+    sample_weight : array of float, shape (n_rows,), optional
+        Weights of the rows in the shares of the bins. By default every row counts once.
+    columns : array of integers, shape (n_features, n_columns_at_most), optional
+        The columns of the binned table that each feature (that is, its table of values) looks at, followed by -1 where
+        it looks at fewer than the widest one. By default feature j looks at column j.
+
+    Attributes
+    ----------
+    codes, offsets, missing, positions, columns
+        As given; codes are uint8 or uint16, columns int64.
+    weights : array of float, shape (n_coef,)
+        The geometry of the tables; non-negative, and with sum 1 over the bins of each feature.
+    weights_kind : {"counts", "uniform"}
+        "counts": the share of each bin among the (weighted) rows that have a bin, uniform if none has.
+        "uniform": one over the number of bins of the feature, as in the paper.
+    n_rows, n_features, n_coef : int
+    n_bins : array of int, shape (n_features,)
+    shape : tuple
+        (n_rows, n_coef)
+    nbytes : int
+        Bytes held by all the arrays together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr.data.design import BinnedMatrix
+    >>> B = BinnedMatrix([[0, 1, 1, 2], [1, 0, 1, 1]], offsets=[0, 3, 5])
+    >>> B
+    BinnedMatrix(4 rows, 2 features, 5 bins, uint8 codes, counts weights)
+    >>> B.weights
+    array([0.25, 0.5 , 0.25, 0.25, 0.75])
+    >>> B.matvec([10.0, 20.0, 30.0, 1.0, 2.0])
+    array([12., 21., 22., 32.])
+    >>> B.rmatvec([1.0, 2.0, 3.0, 4.0])
+    array([1., 5., 4., 2., 8.])
+    >>> B.toarray()
+    array([[1., 0., 0., 0., 1.],
+           [0., 1., 0., 1., 0.],
+           [0., 1., 0., 0., 1.],
+           [0., 0., 1., 0., 1.]])
+    """
+
+    def __init__(
+        self,
+        codes,
+        offsets,
+        *,
+        missing=None,
+        positions=None,
+        sample_weight=None,
+        columns=None,
+    ):
+        offsets = check_offsets(offsets).copy()
+        codes = _check_codes(codes, np.diff(offsets))
+        missing = _check_missing(missing, codes.shape[0])
+        positions = _check_positions(positions, offsets, missing)
+        columns = _check_columns_looked_at(columns, codes.shape[0])
+        self._set(codes, offsets, missing, positions, columns, "counts", _shares(codes, offsets, sample_weight))
+
+    def _set(self, codes, offsets, missing, positions, columns, weights_kind, shares) -> None:
+        self.codes = _read_only(codes)
+        self.offsets = _read_only(offsets)
+        self.missing = _read_only(missing)
+        self.positions = None if positions is None else _read_only(positions)
+        self.columns = _read_only(columns)
+        self.n_bins = _read_only(np.diff(offsets))
+        self.weights_kind = weights_kind
+        self._shares = _read_only(shares)
+        uniform = weights_kind == "uniform"
+        self.weights = _read_only(np.repeat(1.0 / self.n_bins, self.n_bins)) if uniform else self._shares
+
+    @classmethod
+    def _of_proved(cls, *fields) -> BinnedMatrix:
+        """A matrix of arrays that are known to be valid."""
+        matrix = cls.__new__(cls)
+        matrix._set(*fields)
+        return matrix
+
+    @classmethod
+    def _of_codes(
+        cls, codes, offsets, missing, positions, sample_weight, n_threads: int = 1, columns: np.ndarray | None = None
+    ) -> BinnedMatrix:
+        """A matrix of arrays that a Binner made and that are known to be valid: nothing is copied or checked."""
+        shares = _shares(codes, offsets, sample_weight, n_threads)
+        columns = _one_column_each(len(codes)) if columns is None else columns
+        return cls._of_proved(codes, offsets, missing, positions, columns, "counts", shares)
+
+    @property
+    def n_rows(self) -> int:
+        return self.codes.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        return self.codes.shape[0]
+
+    @property
+    def n_coef(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_rows, self.n_coef
+
+    @property
+    def nbytes(self) -> int:
+        arrays = {id(a): a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)}
+        return sum(arrays.values())
+
+    def __repr__(self) -> str:
+        return (
+            f"BinnedMatrix({self.n_rows} rows, {self.n_features} features, {self.n_coef} bins, "
+            f"{self.codes.dtype} codes, {self.weights_kind} weights)"
+        )
+
+    def columns_of(self, feature: int) -> tuple[int, ...]:
+        """The columns of the binned table that a feature looks at.
+
+        Examples
+        --------
+        >>> from rbr.data.design import BinnedMatrix
+        >>> B = BinnedMatrix([[0, 1], [1, 0]], offsets=[0, 2, 4], columns=[[4, -1], [1, 4]])
+        >>> B.columns_of(0), B.columns_of(1)
+        ((4,), (1, 4))
+        """
+        columns = self.columns[feature]
+        return tuple(columns[columns >= 0].tolist())
+
+    def feature_of(self, columns: tuple[int, ...]) -> int:
+        """The feature that looks at just these columns, in this order.
+
+        Examples
+        --------
+        >>> from rbr.data.design import BinnedMatrix
+        >>> BinnedMatrix([[0, 1], [1, 0]], offsets=[0, 2, 4], columns=[[4, -1], [1, 4]]).feature_of((1, 4))
+        1
+        """
+        width = self.columns.shape[1]
+        padded = [*columns, *[-1] * (width - len(columns))]
+        found = np.flatnonzero((self.columns == padded).all(axis=1)) if len(padded) == width else ()
+        if len(found) != 1:
+            n_found = "none does" if len(found) == 0 else f"{len(found)} do"
+            raise ValueError(f"columns is {tuple(columns)}; one feature must look at just these, and {n_found}")
+        return int(found[0])
+
+    def with_weights(self, kind: Literal["counts", "uniform"], sample_weight=None) -> BinnedMatrix:
+        """The same matrix with other weights of the bins; the codes are shared.
+
+        Parameters
+        ----------
+        kind : {"counts", "uniform"}
+            Which weights the new matrix shows.
+        sample_weight : array of float, shape (n_rows,), optional
+            Weights of the rows from which the shares of the bins are counted anew. By default the shares that
+            this matrix was made with are kept, also while it shows uniform weights.
+
+        Examples
+        --------
+        >>> from rbr.data.design import BinnedMatrix
+        >>> B = BinnedMatrix([[0, 1, 1, 1]], offsets=[0, 2])
+        >>> B.with_weights("uniform").weights
+        array([0.5, 0.5])
+        >>> B.with_weights("uniform").with_weights("counts").weights
+        array([0.25, 0.75])
+        """
+        kind = check_choice(kind, "kind", WEIGHTS_KINDS)
+        shares = self._shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
+        return self._of_proved(self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares)
+
+    def __getitem__(self, rows) -> BinnedMatrix:
+        """The matrix of the chosen rows: a slice, an array of row indices, or a mask.
+
+        "counts" weights are the shares of the bins among the chosen rows, each counted once.
+        """
+        return self.at(rows)
+
+    def at(self, rows, sample_weight=None, n_threads: int = 1) -> BinnedMatrix:
+        """The matrix of the chosen rows, as `B[rows]`, and with weights of the rows from which shares are counted."""
+        if isinstance(rows, slice):
+            codes = np.ascontiguousarray(self.codes[:, rows])
+        else:
+            rows = _check_rows(rows, self.n_rows)
+            codes = np.empty((self.n_features, len(rows)), dtype=self.codes.dtype)
+
+            def take(first: int, last: int) -> None:
+                np.take(self.codes[first:last], rows, axis=1, out=codes[first:last], mode="clip")
+
+            _deal(take, self.n_features, n_threads, codes.size)
+        shares = _shares(codes, self.offsets, sample_weight, n_threads)
+        kept = self.offsets, self.missing, self.positions, self.columns, self.weights_kind
+        return self._of_proved(codes, *kept, shares)
+
+    def matvec(self, f, features=None, n_threads: int = 1) -> np.ndarray:
+        """X @ f: for each row, the sum over the features of the table entry of its bin.
+
+        Parameters
+        ----------
+        f : array of float, shape (n_coef,) or (n_coef, n_classes)
+            The stacked tables.
+        features : array of int, optional
+            Sum over these features only; one that is listed twice counts twice.
+        n_threads : int
+            The result has the same bits for any number of threads.
+
+        Returns
+        -------
+        array of float, shape (n_rows,) or (n_rows, n_classes)
+        """
+        columns, is_vector = _check_columns(f, self.n_coef, "f")
+        features = self._check_features(features)
+        out = np.empty((len(columns), self.n_rows))
+        for column, row_sums in zip(columns, out, strict=True):
+            _deal(
+                kernels().matvec,
+                self.n_rows,
+                n_threads,
+                len(features) * self.n_rows,
+                *(self.codes, self.offsets, column, features, row_sums),
+            )
+        return out[0] if is_vector else out.T
+
+    def rmatvec(self, values, features=None, n_threads: int = 1) -> np.ndarray:
+        """X.T @ values: for each bin of each feature, the sum of values over its rows.
+
+        Parameters
+        ----------
+        values : array of float, shape (n_rows,) or (n_rows, n_classes)
+            A value that is NaN makes NaN of the sums of its own bins and no others.
+        features : array of int, optional
+            Compute these features only and leave zero elsewhere; one that is listed twice counts twice.
+        n_threads : int
+            The result has the same bits for any number of threads.
+
+        Returns
+        -------
+        array of float, shape (n_coef,) or (n_coef, n_classes)
+        """
+        columns, is_vector = _check_columns(values, self.n_rows, "values")
+        features = self._check_features(features)
+        # A feature's sums have one owner, so it may be handed out only once.
+        distinct, times = np.unique(features, return_counts=True)
+        out = np.zeros((len(columns), self.n_coef))
+        for column, bin_sums in zip(columns, out, strict=True):
+            _sum_by_bin(self.codes, self.offsets, distinct, column, bin_sums, n_threads)
+            for j, n_times in zip(distinct[times > 1], times[times > 1], strict=True):
+                bin_sums[self.offsets[j] : self.offsets[j + 1]] *= n_times
+        return out[0] if is_vector else out.T
+
+    def gram(self, features=None, row_weights=None, n_threads: int = 1) -> np.ndarray:
+        """X_S.T @ diag(row_weights) @ X_S: the weighted cross-tabulation of the chosen features S.
+
+        Parameters
+        ----------
+        features : array of int, optional
+            The chosen features, by default all. The result has as many rows and columns as they have bins.
+        row_weights : array of float, shape (n_rows,), optional
+            By default every row counts once.
+        n_threads : int
+            The result has the same bits for any number of threads.
+
+        Returns
+        -------
+        array of float, shape (m, m)
+            With m the number of bins of the chosen features, in the order of the list.
+
+        Examples
+        --------
+        >>> from rbr.data.design import BinnedMatrix
+        >>> B = BinnedMatrix([[0, 1, 1, 2], [1, 0, 1, 1]], offsets=[0, 3, 5])
+        >>> B.gram()
+        array([[1., 0., 0., 0., 1.],
+               [0., 2., 0., 1., 1.],
+               [0., 0., 1., 0., 1.],
+               [0., 1., 0., 1., 0.],
+               [1., 1., 1., 0., 3.]])
+        """
+        features = self._check_features(features)
+        if row_weights is None:
+            row_weights = np.ones(self.n_rows)
+        else:
+            row_weights = check_vector(row_weights, self.n_rows, "row_weights", finite=False)
+        out_offsets = np.append(0, np.cumsum(self.n_bins[features]))
+        out = np.empty((out_offsets[-1], out_offsets[-1]))
+        n_pairs = len(features) * (len(features) + 1) // 2
+        _deal(
+            kernels().gram,
+            n_pairs,
+            n_threads,
+            n_pairs * self.n_rows,
+            *(self.codes, self.offsets, features, row_weights, out_offsets, out),
+        )
+        return out
+
+    def tocsr(self, scaled: bool = True) -> csr_matrix:
+        """X as a scipy CSR matrix of shape (n_rows, n_coef).
+
+        Parameters
+        ----------
+        scaled : bool
+            Whether the entries are sqrt(b_j / n), b_j the bins of the feature and n the rows, as in the
+            paper's X_bin, or 1.
+        """
+        from scipy.sparse import csr_matrix
+
+        index_dtype = np.int32 if max(self.n_coef, self.codes.size) <= np.iinfo(np.int32).max else np.int64
+        has_bin = (self.codes < self.n_bins[:, None]).T
+        columns = (self.codes + self.offsets[:-1, None].astype(index_dtype)).T[has_bin]
+        row_ends = np.cumsum(has_bin.sum(axis=1), dtype=index_dtype)
+        entry_of_feature = np.sqrt(self.n_bins / max(self.n_rows, 1)) if scaled else np.ones(self.n_features)
+        entries = np.broadcast_to(entry_of_feature, has_bin.shape)[has_bin]
+        return csr_matrix((entries, columns, np.append(index_dtype(0), row_ends)), shape=self.shape)
+
+    def toarray(self, scaled: bool = False) -> np.ndarray:
+        """X as a dense array of shape (n_rows, n_coef); see `tocsr`."""
+        return self.tocsr(scaled=scaled).toarray()
+
+    def _check_features(self, features) -> np.ndarray:
+        if features is None:
+            return np.arange(self.n_features, dtype=np.int64)
+        given = np.asarray(features)
+        if given.size == 0 and given.ndim == 1:
+            return np.empty(0, dtype=np.int64)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise ValueError(
+                f"features has shape {given.shape} and dtype {given.dtype}; it must be a vector of integers"
+            )
+        outside = (given < 0) | (given >= self.n_features)
+        if outside.any():
+            raise ValueError(
+                f"features holds {given[outside][0]}; it must hold indices from 0 to {self.n_features - 1}"
+            )
+        return np.ascontiguousarray(given, dtype=np.int64)
+
+
+def _deal(kernel: Callable[..., None], n_items: int, n_threads: int, n_entries: int, *args: Any) -> None:
+    """Run a kernel on ranges of its items."""
+    per_call = max(1, n_items * MAX_ENTRIES_PER_CALL // max(n_entries, 1))
+    over_ranges(kernel, n_items, _worth(n_threads, n_entries), *args, per_call=per_call)
+
+
+def _worth(n_threads: int, n_entries: int) -> int:
+    """As many threads as asked for and as the work is worth."""
+    return min(check_int(n_threads, "n_threads", 1), 1 + n_entries // MIN_ENTRIES_PER_THREAD)
+
+
+def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: np.ndarray, n_threads: int) -> None:
+    """Add to `out`, for each bin of each listed feature, the sum of values over its rows.
+
+    What threads are given are stretches of rows, of all features or, where there are few stretches, of some.
+    """
+    n_rows, n_listed = codes.shape[1], len(features)
+    length = ROWS_PER_STRETCH * max(1, -(-n_rows // (ROWS_PER_STRETCH * MAX_STRETCHES)))
+    starts = range(0, n_rows, length)
+    sums = out[None] if len(starts) <= 1 else np.zeros((len(starts), len(out)))
+    n_threads = _worth(n_threads, n_rows * n_listed)
+    n_parts = 1 if n_threads == 1 else -(-RANGES_PER_THREAD * n_threads // max(len(starts), 1))
+    width = TOGETHER * max(1, -(-n_listed // (TOGETHER * n_parts)))
+    firsts = range(0, n_listed, min(width, max(1, MAX_ENTRIES_PER_CALL // max(min(length, n_rows), 1))))
+
+    def sum_parts(first: int, last: int) -> None:
+        for part in range(first, last):
+            stretch, group = divmod(part, len(firsts))
+            start, feature = starts[stretch], firsts[group]
+            kernels().rmatvec(
+                *(codes, offsets, features, values, start, min(start + length, n_rows), sums[stretch]),
+                *(feature, min(feature + firsts.step, n_listed)),
+            )
+
+    _deal(sum_parts, len(starts) * len(firsts), n_threads, n_rows * n_listed)
+    if len(starts) > 1:
+        bins = bins_of(features, offsets)
+        out[bins] += sums[:, bins].sum(axis=0)
+
+
+def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight, n_threads: int = 1) -> np.ndarray:
+    """By feature, the share of each bin among the weighted rows that have one; uniform where none has."""
+    n_features, n_rows = codes.shape
+    sums = np.zeros(offsets[-1])
+    if sample_weight is None:
+        _deal(kernels().bin_counts, n_features, n_threads, codes.size, codes, offsets, sums)
+    else:
+        row_weights = check_nonnegative(sample_weight, n_rows, "sample_weight")
+        # Shares do not depend on the scale; without it sums of huge weights overflow and tiny ones underflow.
+        _, exponent = np.frexp(row_weights.max(initial=0.0))
+        row_weights = np.ldexp(row_weights, -exponent)
+        all_features = np.arange(n_features, dtype=np.int64)
+        _sum_by_bin(codes, offsets, all_features, row_weights, sums, n_threads)
+    n_bins = np.diff(offsets)
+    totals = np.add.reduceat(sums, offsets[:-1]) if n_features else np.empty(0)
+    has_rows = totals > 0
+    shares = sums / np.repeat(np.where(has_rows, totals, 1.0), n_bins)
+    if not has_rows.all():
+        uniform = np.repeat(1.0 / n_bins, n_bins)
+        shares = np.where(np.repeat(has_rows, n_bins), shares, uniform)
+    return shares
+
+
+def _check_codes(codes, n_bins: np.ndarray) -> np.ndarray:
+    """`codes` as uint8 or uint16 in C order, each at most the number of bins of its feature."""
+    given = np.asarray(codes)
+    if given.ndim != 2:
+        raise ValueError(f"codes has shape {given.shape}; it must have two axes, (n_features, n_rows)")
+    if given.shape[0] != len(n_bins):
+        raise ValueError(
+            f"codes has {given.shape[0]} rows, one per feature, but offsets has length {len(n_bins) + 1}; "
+            f"offsets must have one entry more than codes has features"
+        )
+    if given.dtype.kind not in "iu" and given.size:
+        raise TypeError(f"codes has dtype {given.dtype}; it must hold integers")
+    if given.size:
+        highest = given.max(axis=1)
+        lowest = given.min(axis=1) if given.dtype.kind == "i" else np.zeros_like(highest)
+        outside = (highest > n_bins) | (lowest < 0)
+        if outside.any():
+            j = int(np.flatnonzero(outside)[0])
+            value = lowest[j] if lowest[j] < 0 else highest[j]
+            raise ValueError(
+                f"codes of feature {j} hold {value}; it has {n_bins[j]} bins, so its codes must lie "
+                f"between 0 and {n_bins[j] - 1}, or be {n_bins[j]} for a row without a bin"
+            )
+        if highest.max() > np.iinfo(np.uint16).max:
+            j = int(highest.argmax())
+            raise ValueError(f"codes of feature {j} hold {highest[j]}; codes must be at most {np.iinfo(np.uint16).max}")
+    if given.dtype not in (np.uint8, np.uint16):
+        given = given.astype(np.uint8 if given.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)
+    return np.ascontiguousarray(given)
+
+
+def _check_missing(missing, n_features: int) -> np.ndarray:
+    if missing is None:
+        return np.zeros(n_features, dtype=bool)
+    given = np.asarray(missing)
+    if given.shape != (n_features,) or (given.dtype != bool and given.size):
+        raise ValueError(
+            f"missing has shape {given.shape} and dtype {given.dtype}; "
+            f"it must hold one bool for each of the {n_features} features"
+        )
+    return given.astype(bool)
+
+
+def _check_positions(positions, offsets: np.ndarray, missing: np.ndarray) -> np.ndarray | None:
+    if positions is None:
+        return None
+    positions = check_vector(positions, int(offsets[-1]), "positions", finite=False).copy()
+    ordered = np.ones(len(positions), dtype=bool)
+    ordered[offsets[1:][missing] - 1] = False
+    bad = ordered & ~np.isfinite(positions)
+    if bad.any():
+        where = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"positions[{where}] is {positions[where]}; "
+            f"all of positions must be finite except in bins of missing values"
+        )
+    return positions
+
+
+def _one_column_each(n_features: int) -> np.ndarray:
+    return np.arange(n_features, dtype=np.int64)[:, None]
+
+
+def _check_columns_looked_at(columns, n_features: int) -> np.ndarray:
+    if columns is None:
+        return _one_column_each(n_features)
+    given = np.asarray(columns)
+    if given.ndim != 2 or given.shape[0] != n_features or given.shape[1] == 0 or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"columns has shape {given.shape} and dtype {given.dtype}; "
+            f"it must hold a row of integers for each of the {n_features} features"
+        )
+    columns = np.array(given, dtype=np.int64, order="C")
+    is_column = columns >= 0
+    in_order = is_column[:, 0] & (is_column[:, :-1] | ~is_column[:, 1:]).all(axis=1) & (columns >= -1).all(axis=1)
+    if not in_order.all():
+        j = int(np.flatnonzero(~in_order)[0])
+        raise ValueError(
+            f"columns of feature {j} are {columns[j].tolist()}; "
+            f"they must be one or more indices of at least 0, and after these nothing but -1"
+        )
+    ascending = np.sort(columns, axis=1)
+    twice = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(axis=1)
+    if twice.any():
+        j = int(np.flatnonzero(twice)[0])
+        raise ValueError(f"columns of feature {j} are {columns[j].tolist()}; they must differ from one another")
+    return columns
+
+
+def _check_rows(rows, n_rows: int) -> np.ndarray:
+    """Row indices from 0, also of a mask and of indices that count from the end."""
+    given = np.asarray(rows)
+    if given.size == 0 and given.ndim == 1 and given.dtype != bool:
+        return given.astype(np.int64)
+    if given.ndim != 1 or given.dtype.kind not in "iub":
+        raise IndexError(
+            f"rows has shape {given.shape} and dtype {given.dtype}; "
+            f"it must be a slice, a vector of row indices, or a vector of bool"
+        )
+    if given.dtype == bool:
+        if len(given) != n_rows:
+            raise IndexError(f"rows is a mask of length {len(given)}; it must be as long as there are rows, {n_rows}")
+        return np.flatnonzero(given)
+    outside = (given < -n_rows) | (given >= n_rows)
+    if outside.any():
+        raise IndexError(f"rows holds {given[outside][0]}; it must hold indices of the {n_rows} rows")
+    given = given.astype(np.intp, copy=False)
+    return np.where(given < 0, given + n_rows, given) if (given < 0).any() else given
+
+
+def _check_columns(values, length: int, name: str) -> tuple[np.ndarray, bool]:
+    """The columns of a matrix, or the one of a vector, as contiguous rows; and whether it was a vector."""
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim not in (1, 2) or given.shape[0] != length:
+        raise ValueError(f"{name} has shape {given.shape}; it must be ({length},) or ({length}, n_classes)")
+    return np.ascontiguousarray(np.atleast_2d(given.T)), given.ndim == 1
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,536 @@
+"""What the regressor and the classifier share.
+
+An estimator only composes: table -> Binner -> BinnedMatrix -> objective -> solve -> AdditiveModel. Everything learned
+is in `model_`, a value that predicts alone; the estimator adds scikit-learn's parameters, checks and conventions.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from rbr._checks import check_choice, check_int, check_real, check_sample_weight
+from rbr._parallel import one_blas_thread, resolve_n_jobs
+from rbr.constraints import DEFAULT_JUMP_COST, Constraints
+from rbr.data.binning import Binner
+from rbr.data.choices import generator_of
+from rbr.data.design import WEIGHTS_KINDS
+from rbr.data.tables import is_frame
+from rbr.estimators.bagging import Way, bag_average, ways_to_fit
+from rbr.estimators.bootstrap import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
+from rbr.estimators.inputs import Columns, check_offset, dispersion_of_weights, is_ordered, with_gaps
+from rbr.estimators.refine import refine_cuts
+from rbr.model import AdditiveModel
+from rbr.objective import Objective, make_objective
+from rbr.solvers import SOLVERS, Solution, solve
+
+try:  # scikit-learn 1.9 brought callbacks
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # pragma: no cover - older scikit-learn
+
+    class CallbackSupportMixin:
+        """Nothing to support."""
+
+    def with_callbacks(fit):
+        return fit
+
+
+# n_bags="auto": the number of bags below a number of rows, none from there on (benches/defaults.py), and none where
+# there are more columns per row: there they cost a hundred fits and find less than one (benches/wide_bags.py).
+DEFAULT_BAGS, BAGS_BELOW_ROWS, BAGS_UP_TO_COLUMNS_PER_ROW = 12, 5000, 5
+
+MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
+
+
+def all_or_nothing(fit):
+    """A fit that leaves the estimator as it was if it fails or is interrupted."""
+
+    @functools.wraps(fit)
+    def guarded(self, *args, **kwargs):
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return guarded
+
+
+class RBREstimator(CallbackSupportMixin, BaseEstimator):
+    """What the regressor and the classifier share: reading X, fitting, explaining, saving."""
+
+    @one_blas_thread()
+    def _fit(self, X, y, sample_weight, offset):
+        self._check_parameters()
+        previous = self.__dict__.get("_solution_tables") if self.warm_start else None
+        X, target = self._read(X, y)
+        y, loss, classes = self._target(target)
+        if previous and classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start is True, and y has the classes {classes.tolist()}; it must have those of the last fit, "
+                f"{self.classes_.tolist()}"
+            )
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, len(y))
+        counts, sample_weight = sample_weight, self._weigh_classes(sample_weight, y, classes)
+        if offset is not None:
+            n_scores = len(classes) if loss.name == "multinomial" else 1
+            offset = check_offset(offset, len(y), n_scores)
+        limits = self._limits()
+
+        binner = previous[0] if previous else self._binner()
+        design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
+        constraints = self._constraints(X, binner, *limits)
+        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
+        arguments = self._solver_arguments(constraints)
+        if sample_weight is not counts:
+            arguments["dispersion"] = dispersion_of_weights(counts, sample_weight)
+        context = self._begin_callbacks(X, target)
+        rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
+        solution = self._solve(
+            make_objective(design, y, X=X if self.refine_cuts else None, **rows),
+            arguments,
+            n_bags=self._n_bags(design.n_rows, design.n_features),
+            random_state=self._bag_random_state(),
+            warm_start=warm,
+            callback=self._iteration_callback(context),
+        )
+        if self.refine_cuts:
+            binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol)
+        model = AdditiveModel.from_solution(binner, solution, classes=classes)
+        self._keep(model, solution, binner)
+        if context is not None:
+            fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
+            context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
+        return self
+
+    def _solver_arguments(self, constraints: Constraints) -> dict[str, Any]:
+        """What every fit of this estimator's tables shares, on whatever rows."""
+        return {
+            "constraints": constraints,
+            "alpha": self.alpha,
+            "solver": self.solver,
+            "step_size": self.step_size,
+            "max_iter": self.max_iter,
+            "tol": self.tol,
+            "verbose": self.verbose,
+        }
+
+    def _solve(
+        self, objective: Objective, arguments: dict[str, Any], *, n_bags: int, random_state, **start
+    ) -> Solution:
+        """The tables of one fit, bags included."""
+        solution, constraints = solve(objective=objective, **start, **arguments), arguments["constraints"]
+        if not n_bags:
+            return solution
+        if self.jump_cost == "default":
+            ways = ways_to_fit(constraints, objective.tables, self.alpha)
+        else:
+            ways = [Way("as asked", constraints, self.alpha)]
+        return bag_average(solution, ways, n_bags=n_bags, random_state=random_state, **arguments)
+
+    def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
+        self.model_ = model
+        self.n_iter_ = solution.n_iter
+        self.loss_path_ = solution.loss_path
+        self.dispersion_ = solution.dispersion
+        self._solution_tables = (binner, solution.f)
+
+    # `_init_callback_context` and `_skl_callbacks` are how scikit-learn 1.9 speaks to estimators with callbacks; they
+    # have no public names.
+    def _begin_callbacks(self, X, y):
+        if not hasattr(self, "_init_callback_context"):
+            return None
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        return context
+
+    def _iteration_callback(self, context):
+        """Report each iteration as a subtask; a callback that returns True stops the fit."""
+        if context is None or not getattr(self, "_skl_callbacks", None):
+            return None
+
+        def report(iteration) -> bool:
+            task = context.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(estimator=self)
+            return bool(task.call_on_fit_task_end(estimator=self))
+
+        return report
+
+    # Reading what the user gave ----------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Judge every value that can be judged without X, before X is looked at."""
+        # Its own checks are those of the limits, shapes and prices.
+        Constraints(
+            max_features=self.max_features,
+            max_segments=self.max_segments,
+            shape=self.shape,
+            position=self.position,
+            jump_cost=self._kappa(),
+            segmentation=self.segmentation,
+        )
+        if self.n_bags != "auto":
+            check_int(self.n_bags, "n_bags", 0)
+        check_real(self.alpha, "alpha", 0.0)
+        if not isinstance(self.refine_cuts, (bool, np.bool_)):
+            raise ValueError(f"refine_cuts is {self.refine_cuts!r}; it must be True or False")
+        check_choice(self.solver, "solver", SOLVERS)
+        if self.step_size != "auto":
+            check_real(self.step_size, "step_size", 0.0, strict=True)
+        check_int(self.max_iter, "max_iter", 1)
+        check_real(self.tol, "tol", 0.0)
+        check_choice(self.weights, "weights", WEIGHTS_KINDS)
+        if not isinstance(self.verbose, bool):
+            check_int(self.verbose, "verbose", 0)
+        if not isinstance(self.warm_start, (bool, np.bool_)):
+            raise ValueError(f"warm_start is {self.warm_start!r}; it must be True or False")
+
+    def _kappa(self):
+        return DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost
+
+    def _bag_random_state(self):
+        """random_state as scikit-learn's check_random_state takes it, which refuses a Generator."""
+        if isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(2**31 - 1))
+        return self.random_state
+
+    def _read(self, X, y):
+        """X as the Binner reads it: frames stay frames, the rest passes scikit-learn's checks. Names are kept."""
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
+        X = with_gaps(X)
+        if is_frame(X):
+            y = validate_data(self, X="no_validation", y=y)
+            validate_data(self, X, skip_check_array=True)  # the last, since it keeps the names of the columns
+            if len(X) != len(y):
+                raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
+            if len(X) == 0:
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required: X has no rows")
+            return X, y
+        return validate_data(
+            self,
+            X,
+            y,
+            accept_sparse=("csr", "csc"),
+            dtype=None,
+            ensure_all_finite=False,
+            y_numeric=False,
+            multi_output=False,
+        )
+
+    def _binner(self) -> Binner:
+        return Binner(
+            max_bins=self.max_bins,
+            binning=self.binning,
+            categorical_features=self.categorical_features,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+
+    def _limits(self) -> tuple[Constraints, dict[int, str]]:
+        """What the parameters ask of columns that they name, and the shapes of those, before any column is binned."""
+        names = getattr(self, "feature_names_in_", None)
+        columns = Columns(None if names is None else tuple(names), self.n_features_in_)
+        for parameter in ("max_segments", "shape"):
+            value = getattr(self, parameter)
+            if not isinstance(value, Mapping) and np.ndim(value) and len(value) != columns.n_features:
+                raise ValueError(f"{parameter} has {len(value)} entries; X has {columns.n_features} features")
+        limits = Constraints(
+            max_features=self.max_features,
+            max_segments=columns.by_index(self.max_segments, "max_segments"),
+            position=self.position,
+            jump_cost=self._kappa(),
+            segmentation=self.segmentation,
+            exclude=columns.indices(self.exclude, "exclude"),
+            always_include=columns.indices(self.always_include, "always_include"),
+        )
+        if self.max_features is not None and len(limits.always_include) > self.max_features:
+            raise ValueError(
+                f"always_include names {len(limits.always_include)} features; max_features is {self.max_features}, "
+                f"and it can name at most so many"
+            )
+        named = columns.by_index(self.shape, "shape") if isinstance(self.shape, Mapping) else {}
+        for j, sign in self._monotone(columns).items():
+            if named.setdefault(j, MONOTONE_SHAPES[sign]) != MONOTONE_SHAPES[sign]:
+                raise ValueError(
+                    f"monotonic_cst of {columns.label(j)} is {sign} and its shape is {named[j]!r}; give one of the two"
+                )
+        return limits, named
+
+    def _constraints(self, X, binner: Binner, limits: Constraints, named: dict[int, str]) -> Constraints:
+        """The limits with a shape for every feature: what the user names, the levels of categories, the default."""
+        default = "mixed" if isinstance(self.shape, Mapping) else self.shape
+        if isinstance(default, str) and not named and not binner.is_categorical_.any():
+            return replace(limits, shape=default)  # one word says it for a million columns
+        shapes = np.full(binner.n_features_in_, default, dtype=object)
+        for j in np.flatnonzero(binner.is_categorical_).tolist():
+            if not is_ordered(X, j):
+                shapes[j] = "levels"
+                if named.get(j) in MONOTONE_SHAPES.values():
+                    raise ValueError(
+                        f"the shape of {binner.name_of(j)!r} (by shape or monotonic_cst) is {named[j]!r}, and it is a "
+                        f"category without an order; only numbers and ordered categories can be monotone"
+                    )
+        for j, shape in named.items():
+            shapes[j] = shape
+        return replace(limits, shape=shapes)
+
+    def _monotone(self, columns: Columns) -> dict[int, int]:
+        """{feature: +1 or -1} from scikit-learn's three forms of monotonic_cst."""
+        given = self.monotonic_cst
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
+            if isinstance(given, str) or np.ndim(given) != 1:
+                raise ValueError(f"monotonic_cst is {given!r}; it must be an array or a dict of -1, 0 and 1")
+            if len(given) != columns.n_features:
+                raise ValueError(f"monotonic_cst has {len(given)} entries; X has {columns.n_features} features")
+            given = dict(enumerate(given))
+        signs = columns.by_index(given, "monotonic_cst")
+        for j, sign in signs.items():
+            if sign not in (-1, 0, 1):
+                raise ValueError(f"monotonic_cst of {columns.label(j)} is {sign!r}; it must be -1, 0 or 1")
+        return {j: int(sign) for j, sign in signs.items() if sign}
+
+    def _n_bags(self, n_rows: int, n_features: int) -> int:
+        if self.n_bags == "auto":
+            small = n_rows < BAGS_BELOW_ROWS and n_features <= BAGS_UP_TO_COLUMNS_PER_ROW * n_rows
+            return DEFAULT_BAGS if small and not self.refine_cuts else 0
+        return self.n_bags
+
+    def _weigh_classes(self, sample_weight, y, classes):
+        return sample_weight
+
+    # Using the model ---------------------------------------------------------------------------------------------
+
+    def _check_X(self, X):
+        check_is_fitted(self, "model_")
+        X = with_gaps(X)
+        if is_frame(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False)
+
+    @property
+    def intercept_(self):
+        check_is_fitted(self, "model_")
+        return self.model_.intercept
+
+    @property
+    def terms_(self):
+        check_is_fitted(self, "model_")
+        return self.model_.terms
+
+    @property
+    def selected_features_(self) -> np.ndarray:
+        """Ascending indices of the columns that the model uses."""
+        check_is_fitted(self, "model_")
+        return np.unique(np.array([j for term in self.model_.terms for j in term.columns], dtype=np.int64))
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Mean absolute contribution of each column over the training rows, zero for those that are not used.
+
+        That of a term is shared equally among the columns that it looks at.
+        """
+        check_is_fitted(self, "model_")
+        importances = np.zeros(self.n_features_in_)
+        for term in self.model_.terms:
+            importances[list(term.columns)] += term.importance / len(term.columns)
+        return importances
+
+    def explain(self, X) -> np.ndarray:
+        """Contributions of the terms to each row's score.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows, n_terms), with more than two classes (n_rows, n_terms, n_classes)
+            Columns in the order of `terms_`; rows sum to the score less the intercept.
+        """
+        X = self._check_X(X)
+        return self.model_.explain(X)
+
+    def bootstrap(
+        self, X, y, n=100, *, sample_weight=None, offset=None, random_state=None, n_jobs=None, verbose=None
+    ) -> Bootstrap:
+        """How sure the model is: refits on bootstrap resamples of the training rows, with the bins of the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            The training data, as they were given to `fit`. Whole weights mean repeated rows.
+        n : int, default 100
+            Resamples.
+        random_state : int, Generator, RandomState or None
+            None takes that of the estimator, and if that is None too a fixed seed.
+        n_jobs : int or None
+            Refits at a time, in threads; the result does not depend on it. None takes the n_jobs of the estimator.
+        verbose : int, optional
+            1 prints the progress. By default that of the estimator.
+
+        Returns
+        -------
+        Bootstrap
+            Bands for every term of the model and selection frequencies for every column; ``plot(bands=...)`` draws
+            them. It tells what they mean, and what they leave out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr import RBRRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 6))
+        >>> y = 2 * np.sign(X[:, 4]) + rng.normal(size=300)
+        >>> m = RBRRegressor(max_features=1).fit(X, y)
+        >>> boot = m.bootstrap(X, y, n=10)
+        >>> boot
+        Bootstrap(10 refits, bands of 1 term, 1 of 6 features in at least half of the refits)
+        >>> boot.frequencies
+        array([0., 0., 0., 0., 1., 0.])
+        >>> low, high = boot.band("x4")
+        >>> bool((low <= high).all())
+        True
+        """
+        check_is_fitted(self, "model_")
+        check_int(n, "n", 1)
+        X = self._check_X(X)
+        y, classes = self._target_again(y, X)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, len(y))
+        by_class = self._weigh_classes(None, y, classes)
+        binner = self._solution_tables[0]
+        design = binner.transform(X, sample_weight).with_weights(self.weights)
+        arguments = self._solver_arguments(self._constraints(X, binner, *self._limits()))
+        phi = None if self.dispersion_ is None else RESAMPLED_NOISE * self.dispersion_
+        arguments |= {"dispersion": phi, "verbose": 0}
+        n_bags = self._n_bags(design.n_rows, design.n_features)
+        rng = generator_of(self.random_state if random_state is None else random_state)
+        stop = threading.Event()
+
+        def refit(number, draw):
+            weight = draw() if by_class is None else draw() * by_class
+            rows = {"loss": self.model_.loss, "sample_weight": weight, "offset": offset, "n_jobs": 1}
+            # A generator that threads shared would give each what the others left.
+            options = {"n_bags": n_bags, "random_state": number, "callback": lambda _: stop.is_set()}
+            solution = self._solve(make_objective(design, y, **rows), arguments, **options)
+            return solution.f, solution.support
+
+        needs_positive = self.model_.loss.link == "log"
+        draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None, needs_positive=needs_positive)
+        found = run_all(
+            [functools.partial(refit, number, draw) for number, draw in enumerate(draws)],
+            min(n, resolve_n_jobs(self.n_jobs if n_jobs is None else n_jobs)),
+            stop,
+            self.verbose if verbose is None else verbose,
+        )
+        return bootstrap_of(self.model_, design, found)
+
+    def _target_again(self, y, X):
+        """(y as the solver takes it, classes), for the y of an earlier fit."""
+        y = column_or_1d(y, warn=True)
+        n_rows = X.shape[0]
+        if len(y) != n_rows:
+            raise ValueError(f"y has length {len(y)}, but X has {n_rows} rows; they must agree")
+        y, _, classes = self._target(y)
+        if classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"y has the classes {classes.tolist()}; the model was fitted to {self.classes_.tolist()}")
+        return y, classes
+
+    def save(self, path) -> None:
+        """Write the model to a JSON file, which `rbr.load` reads; the same as ``model_.save(path)``."""
+        check_is_fitted(self, "model_")
+        self.model_.save(path)
+
+    def plot(self, terms=None, **options):
+        """Draw the terms of the model, one panel each, and return the Axes; see `rbr.plotting.plot_model`."""
+        check_is_fitted(self, "model_")
+        return self.model_.plot(terms, **options)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.sparse = True
+        tags.input_tags.string = False
+        return tags
+
+
+PARAMETERS = """max_features : int or None
+        s_G, the most features that the model may use; None leaves it to the jump cost.
+    max_segments : int or dict {column name or index: int}
+        s_L, the most pieces of a feature's table; columns that a dict leaves out get 32.
+    max_bins : int or dict {column name or index: int}
+        The most bins of a feature, 2 to 65535. Categories keep all their levels.
+    shape : str or dict {column name or index: str}
+        "constant", "linear", "mixed" (each piece constant or a line, whichever pays), "increasing", "decreasing",
+        "levels" (categories fused into groups; their default), "frequency" or "free".
+    jump_cost : float or "default"
+        kappa, the price of features and pieces. 0 is the paper: then give max_features, or all features are used. The
+        default is 0.5, and with bags what does best out of bag.
+    binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
+    categorical_features : "from_dtype", list of names or indices, mask or None
+        "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
+    monotonic_cst : array or dict {column name or index: -1, 0 or 1}, optional
+        1 makes a feature's table increasing, -1 decreasing. A ValueError if a dict of shapes gives the feature another
+        one, or if it is a category without an order.
+    exclude, always_include : list of column names or indices, optional
+        Features that are never used, and features that enter first and without paying for it.
+    alpha : float
+        Ridge penalty on the tables. The classifier's small default keeps the scores of pure bins finite and readable.
+    n_bags : int or "auto"
+        Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
+        single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
+        "auto" is 12 below 5,000 rows and 0 from there on; 0 also where there are more than 5 columns per row.
+    solver : {"auto", "algorithm1"}
+    step_size, max_iter, tol
+        As in `rbr.solve`.
+    weights : {"counts", "uniform"}
+        The geometry of the tables: the shares of the bins, or equal weights as in the paper.
+    position : {"rank", "index", "value"}
+        Where a bin stands when a line is drawn.
+    segmentation : {"exact", "greedy"}
+    refine_cuts : bool
+        After the fit, move each jump between constant pieces from the edge of its bin to the place between data values
+        where the training loss is least. Not done for bags, whose jumps are averages already.
+    n_jobs : int or None
+        Threads; the result does not depend on their number.
+    random_state : int, Generator, RandomState or None
+        For binomial bins, for the rows that quantiles are taken from, and for bags.
+    verbose : int
+        1 prints a line per iteration.
+    warm_start : bool
+        Keep the bins of the last fit and start from its tables.
+
+    Attributes
+    ----------
+    model_ : AdditiveModel
+    intercept_, terms_ : of the model
+    selected_features_ : array of int
+        Ascending indices of the used columns.
+    feature_importances_ : array of shape (n_features,)
+        Mean absolute contribution of each column.
+    n_iter_, loss_path_, dispersion_ : of the fit
+    n_features_in_, feature_names_in_ : of the training table
+"""
+
+
+def with_parameters(estimator):
+    """Put the shared parameters into the docstring of an estimator."""
+    if estimator.__doc__:  # python -OO has no docstrings
+        estimator.__doc__ = estimator.__doc__.replace("{parameters}", PARAMETERS)
+    return estimator

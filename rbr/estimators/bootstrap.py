@@ -1,0 +1,244 @@
+"""How sure a model is of its terms: refits on bootstrap resamples of the training rows.
+
+A resample is a vector of whole numbers, how often each row was drawn. As sample_weight it means the same as repeated
+rows, so every refit runs on the one binned design: nothing is binned again and nothing is copied. What varies from
+refit to refit are the selected features, the places and the number of pieces, and the values; what does not are the
+bins, and the price of features and pieces, which is twice that of the model (RESAMPLED_NOISE).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr._checks import check_real
+from rbr.model.terms import Term, column_name, import_pandas, read_only
+
+if TYPE_CHECKING:
+    from rbr.data.design import BinnedMatrix
+    from rbr.model import AdditiveModel
+
+__all__ = ["Bootstrap"]
+
+# A resample must hold every class; with a class of one row about every third does not.
+MAX_DRAWS = 1000
+# A row drawn c times brings its noise c times over, and E c^2 / E c = 2: a piece that fits nothing but noise lowers the
+# loss of a resample twice as far as that of the rows themselves. So refits pay twice the price for features and pieces;
+# at the plain price they would pick up columns of noise that the model itself leaves out.
+RESAMPLED_NOISE = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """The tables of refits on bootstrap resamples, as `estimator.bootstrap` returns them.
+
+    A band holds, for each bin of a term, the middle 90% (or another `level`) of the values that the refits gave it; a
+    refit that did not use the term gave it 0. Each table is shifted to the mean that the model's own has over the
+    training rows, so that bands compare shapes and not intercepts. The band of a bin speaks of that bin alone: a whole
+    table lies inside all its bands less often than in `level` of the resamples. And the bands are conditional on the
+    bins: those were cut once, from all rows, and their uncertainty is not in the bands. Nor is the bias of a sparse
+    fit: where small effects are set to zero in every refit, the band is narrow around zero. Refits pay twice the
+    model's price for features and pieces, because repeated rows double the noise in a resample; a feature that only
+    just pays in the model is therefore used by fewer than half of them.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+        The terms of the model.
+    tables : tuple of arrays of shape (n_refits, n_bins, n_outputs)
+        For each term its table in every refit, the bin of missing values last if there is one.
+    frequencies : array of shape (n_features,)
+        The share of the refits that used each column of the training table, in whatever term.
+    feature_names : tuple of str
+        The names of those columns.
+    term_frequencies : array of shape (n_terms,)
+        The share of the refits that used each term of the model.
+    """
+
+    terms: tuple[Term, ...] = field(repr=False)
+    tables: tuple[np.ndarray, ...] = field(repr=False)
+    frequencies: np.ndarray = field(repr=False)
+    feature_names: tuple[str, ...] = field(repr=False)
+    term_frequencies: np.ndarray = field(repr=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "tables", tuple(read_only(table) for table in self.tables))
+        object.__setattr__(self, "frequencies", read_only(self.frequencies))
+        object.__setattr__(self, "term_frequencies", read_only(self.term_frequencies))
+
+    def __reduce__(self):
+        return Bootstrap, tuple(getattr(self, f.name) for f in fields(self))
+
+    def __repr__(self) -> str:
+        n_terms = len(self.terms)
+        often = int((self.frequencies >= 0.5).sum())
+        return (
+            f"Bootstrap({self.n_refits} refits, bands of {n_terms} term{'s' * (n_terms != 1)}, {often} of "
+            f"{len(self.frequencies)} features in at least half of the refits)"
+        )
+
+    @property
+    def n_refits(self) -> int:
+        """Resamples."""
+        return self.tables[0].shape[0] if self.tables else 0
+
+    def band(self, term: str | int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The low and the high end of a term's band.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        level : float, default 0.9
+            The share of the refits between the two ends, bin by bin.
+
+        Returns
+        -------
+        pair of arrays of shape (n_bins, n_outputs)
+            In the order of `Term.all_values`: the bin of missing values is the last, if there is one.
+        """
+        check_real(level, "level", 0.0, strict=True)
+        if level >= 1:
+            raise ValueError(f"level is {level}; it must be below 1")
+        low, high = np.quantile(self.tables[self._position(term)], [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low, high
+
+    def frequency(self, term: str | int) -> float:
+        """The share of the refits that used a term."""
+        return float(self.term_frequencies[self._position(term)])
+
+    def to_frame(self):
+        """The selection frequencies as a pandas frame, the most frequent features first."""
+        pandas = import_pandas("to_frame")
+        frame = pandas.DataFrame({"feature": self.feature_names, "frequency": self.frequencies})
+        return frame.sort_values("frequency", ascending=False, kind="stable", ignore_index=True)
+
+    def _position(self, term: str | int) -> int:
+        names = [own.name for own in self.terms]
+        if isinstance(term, str) and term in names:
+            return names.index(term)
+        if isinstance(term, (int, np.integer)) and 0 <= term < len(names):
+            return int(term)
+        listed = ", ".join(map(repr, names)) or "none"
+        raise ValueError(f"term is {term!r}; the terms of the bootstrap are {listed}")
+
+    def check_terms(self, terms: Sequence[Term]) -> None:
+        """A ValueError unless there is a band for each of the terms, on the same bins."""
+        for term in terms:
+            own = self.terms[self._position(term.name)]
+            same_bins = np.array_equal(own.edges, term.edges) and own.categories == term.categories
+            if not same_bins or own.all_values.shape != term.all_values.shape:
+                raise ValueError(
+                    f"bands: term {term.name!r} has other bins than in the bootstrap; make one of this model"
+                )
+
+
+def resamples(
+    sample_weight: np.ndarray | None,
+    y: np.ndarray,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    is_classifier: bool,
+    needs_positive: bool = False,
+) -> list[Callable[[], np.ndarray]]:
+    """n functions, each of which draws the row weights of one resample; they do not depend on when they are called.
+
+    Without weights, n_rows rows are drawn with replacement. Whole weights mean repeated rows: as many rows as they sum
+    to are drawn, in proportion to them. Other weights stay with their rows, of which n_rows are drawn. A resample that
+    leaves out a class, or every positive y where one is needed, is drawn again.
+    """
+    base = np.ones(len(y)) if sample_weight is None else sample_weight
+    whole = bool((base == np.floor(base)).all())
+    chances = base if whole else (base > 0).astype(np.float64)
+    n_drawn = int(chances.sum())
+    classes = np.unique(y[base > 0]) if is_classifier else ()
+
+    def can_be_fitted(drawn: np.ndarray) -> bool:
+        if needs_positive and not (drawn > 0).any():
+            return False
+        return len(classes) == 0 or len(np.unique(drawn)) == len(classes)
+
+    def draw(seed: np.random.SeedSequence) -> np.ndarray:
+        own = np.random.default_rng(seed)
+        for _ in range(MAX_DRAWS):
+            counts = own.multinomial(n_drawn, chances / chances.sum()).astype(np.float64)
+            if can_be_fitted(y[counts > 0]):
+                return counts if whole else counts * base
+        scarce = "positive value" if needs_positive else "class"
+        raise ValueError(f"y: {MAX_DRAWS} resamples all left a {scarce} out; the rarest {scarce} needs more rows")
+
+    seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(n)
+    return [lambda seed=seed: draw(seed) for seed in seeds]
+
+
+def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, verbose: int = 0) -> list:
+    """The results of all tasks, in their order, from n_threads threads.
+
+    A failure or an interrupt sets `stop`, which tasks look at, and leaves once the running ones have ended.
+    """
+    start, n_done = time.perf_counter(), 0
+
+    def report() -> None:
+        if verbose and (n_done == len(tasks) or n_done % max(1, len(tasks) // 10) == 0):
+            print(f"bootstrap: {n_done} of {len(tasks)} refits, {time.perf_counter() - start:.1f} s", flush=True)
+
+    # Filters of warnings belong to the process: they are set and restored here, not in the threads.
+    with warnings.catch_warnings():
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if n_threads == 1:
+            results = []
+            for task in tasks:
+                results.append(task())
+                n_done += 1
+                report()
+            return results
+        with ThreadPoolExecutor(n_threads, thread_name_prefix="rbr-bootstrap") as pool:
+            # A thread begins with an empty context, and the backend in use is kept in the context.
+            futures = [pool.submit(copy_context().run, task) for task in tasks]
+            try:
+                running = set(futures)
+                while running:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+                        n_done += 1
+                        report()
+            except BaseException:
+                stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+            return [future.result() for future in futures]
+
+
+def bootstrap_of(
+    model: AdditiveModel, design: BinnedMatrix, solutions: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> Bootstrap:
+    """The result of refits on a design, each given as (f, support)."""
+    own_tables = [design.feature_of(term.columns) for term in model.terms]
+    tables = []
+    for term, j in zip(model.terms, own_tables, strict=True):
+        bins = slice(design.offsets[j], design.offsets[j + 1])
+        values = np.stack([f[bins].reshape(bins.stop - bins.start, -1) for f, _ in solutions])
+        # To the mean of the model's own table: zero, unless the geometry is another than that of the rows.
+        shift = np.einsum("k,rkc->rc", term.weights / term.weights.sum(), values - term.all_values)
+        tables.append(values - shift[:, None, :])
+    of_columns, of_terms = np.zeros(model.n_features_in_), np.zeros(len(model.terms))
+    for _, support in solutions:
+        looked_at = design.columns[support]
+        # A column counts once, however many of the used tables look at it.
+        of_columns[np.unique(looked_at[looked_at >= 0])] += 1
+        of_terms += np.isin(own_tables, support)
+    names = tuple(column_name(j, model.feature_names_in_) for j in range(model.n_features_in_))
+    n_refits = len(solutions)
+    return Bootstrap(model.terms, tuple(tables), of_columns / n_refits, names, of_terms / n_refits)

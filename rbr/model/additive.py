@@ -1,0 +1,592 @@
+"""The fitted model: an intercept and the tables that a fit has used.
+
+An `AdditiveModel` is a value. Nothing changes it, it holds no training data and needs no scikit-learn: rows in,
+predictions out. Whatever changes a model (rbr.model.edits) returns another one; files (rbr.model.file) and other
+languages (rbr.model.export) are ways to write the same few tables down.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rbr._checks import check_vector
+from rbr.losses import Loss
+from rbr.model import edits
+from rbr.model.scoring import Scorer, is_plain, open_checked
+from rbr.model.terms import LooksAtColumns, Record, Term, place_of, read_only, same
+
+if TYPE_CHECKING:
+    from rbr.data.binning import Binner
+    from rbr.solvers import Solution
+
+__all__ = ["AdditiveModel", "Importance"]
+
+
+@dataclass(frozen=True)
+class Importance(LooksAtColumns):
+    """How much a term matters: the mean size of what it adds, and how far the training loss rises without it."""
+
+    term: str
+    columns: tuple[int, ...]
+    mean_contribution: float
+    loss_drop: float
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveModel:
+    """An intercept plus functions of the used columns, each a table over bins.
+
+    A model is made by a fit (`RBRRegressor.model_`, `RBRClassifier.model_`), by `rbr.load`, or by `from_solution`.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+        What is added to the intercept, ordered by column.
+    intercept : float, or array of shape (n_classes,) with several score columns
+    loss : a loss of rbr.losses
+        What was minimised; its link makes predictions of scores.
+    classes : array or None
+        The class labels of a classifier; two for one score column, else one for each. `classes_` is the same.
+    target : str or None
+        The name of what is predicted.
+    n_features_in_ : int
+    feature_names_in_ : tuple of str or None
+        The columns that tables must have.
+    training_loss : float
+        The mean loss on the training rows. NaN if not known, as after an edit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rbr
+    >>> X = np.column_stack([np.arange(100.0), np.tile([0.0, 1.0], 50)])
+    >>> y = np.where(X[:, 0] > 39, 3.0, 1.0)
+    >>> binner = rbr.Binner(max_bins=10).fit(X)
+    >>> B = binner.transform(X)
+    >>> s = rbr.solve(B, y, constraints=rbr.Constraints(max_features=1, max_segments=2))
+    >>> model = rbr.AdditiveModel.from_solution(binner, s)
+    >>> model
+    AdditiveModel(squared_error, 1 term of 2 features, 2 pieces)
+    >>> model.predict([[0.0, 1.0], [70.0, np.nan]])
+    array([1., 3.])
+    >>> [(piece.text, round(piece.value, 3)) for piece in model.terms[0].pieces]
+    [('<= 39.5', -1.2), ('> 39.5', 0.8)]
+    """
+
+    terms: tuple[Term, ...]
+    intercept: float | np.ndarray
+    loss: Loss
+    classes: np.ndarray | None
+    target: str | None
+    n_features_in_: int
+    feature_names_in_: tuple[str, ...] | None
+    training_loss: float = math.nan
+
+    def __post_init__(self):
+        put = object.__setattr__
+        put(self, "terms", tuple(self.terms))
+        put(self, "n_features_in_", int(self.n_features_in_))
+        put(self, "training_loss", float(self.training_loss))
+        if np.ndim(self.intercept) == 0:
+            put(self, "intercept", float(self.intercept))
+        else:
+            put(self, "intercept", read_only(self.intercept))
+        if self.classes is not None:
+            put(self, "classes", read_only(self.classes, None))
+        if self.feature_names_in_ is not None:
+            put(self, "feature_names_in_", tuple(map(str, self.feature_names_in_)))
+        _check(self)
+
+    @classmethod
+    def from_solution(
+        cls,
+        binner: Binner,
+        solution: Solution,
+        *,
+        classes: ArrayLike | None = None,
+        target: str | None = None,
+        measure: bool = True,
+    ) -> AdditiveModel:
+        """The model of a solution: its tables in the units of the binner.
+
+        Parameters
+        ----------
+        binner : Binner
+            Fitted; it made the design.
+        solution : Solution
+            What `rbr.solve` found on the training rows.
+        classes : array, optional
+            The labels of the classes, for a classifier: two for "log_loss", one for each column of the tables for
+            "multinomial".
+        target : str, optional
+            The name of what is predicted.
+        measure : bool, default True
+            Whether to measure, on the training rows, the drops in loss and the places of the jumps. This takes a few
+            passes over the used columns; without it they are NaN.
+        """
+        from rbr.model.from_solution import terms_of
+
+        return cls(
+            terms=terms_of(binner, solution, measure),
+            intercept=solution.intercept,
+            loss=solution.problem.objective.loss,
+            classes=None if classes is None else np.asarray(classes),
+            target=target,
+            n_features_in_=binner.n_features_in_,
+            feature_names_in_=binner.feature_names_in_,
+            training_loss=solution.loss,
+        )
+
+    # A value ----------------------------------------------------------------------------------------------
+
+    def __reduce__(self):
+        return AdditiveModel, tuple(getattr(self, f.name) for f in fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AdditiveModel):
+            return NotImplemented
+        return all(same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((self.terms, self.n_features_in_))
+
+    def __repr__(self) -> str:
+        n_terms, n_pieces = len(self.terms), sum(len(term.pieces) for term in self.terms)
+        kind = self.loss.name if self.classes is None else f"{self.loss.name}, {len(self.classes)} classes"
+        return (
+            f"AdditiveModel({kind}, {n_terms} term{'s' * (n_terms != 1)} of {self.n_features_in_} features, "
+            f"{n_pieces} piece{'s' * (n_pieces != 1)})"
+        )
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The class labels, of a classifier."""
+        if self.classes is None:
+            raise AttributeError("this model is no classifier: it has no classes_")
+        return self.classes
+
+    @property
+    def n_outputs(self) -> int:
+        """Score columns: one, or one per class."""
+        return 1 if isinstance(self.intercept, float) else len(self.intercept)
+
+    @property
+    def n_pieces(self) -> int:
+        """Pieces of all terms together."""
+        return sum(len(term.pieces) for term in self.terms)
+
+    def __getitem__(self, term: str | int) -> Term:
+        """The term of a name, or at a position in `terms`."""
+        return self.terms[self._position(term)]
+
+    def _position(self, term: str | int) -> int:
+        if isinstance(term, str):
+            for t, own in enumerate(self.terms):
+                if own.name == term:
+                    return t
+        elif isinstance(term, (int, np.integer)) and not isinstance(term, bool):
+            if -len(self.terms) <= term < len(self.terms):
+                return range(len(self.terms))[term]
+        names = ", ".join(repr(own.name) for own in self.terms) or "none"
+        raise ValueError(f"term is {term!r}; it must be the name of a term or its position, and the terms are {names}")
+
+    # Predictions ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return Scorer(self.terms, self.n_outputs)
+
+    def _scores(self, X: Any, n_jobs: int | None) -> np.ndarray:
+        """The raw scores, of shape (n_rows, n_outputs)."""
+        scorer = self._scorer
+        if scorer.only_numbers and is_plain(X) and X.shape[1] == self.n_features_in_:
+            out = np.empty((len(X), scorer.n_outputs))
+            out[:] = self.intercept
+            scorer.add_array(X, out, n_jobs)
+            return out
+        table = open_checked(X, self.feature_names_in_, self.n_features_in_, "AdditiveModel")
+        out = np.empty((table.n_rows, scorer.n_outputs))
+        out[:] = self.intercept
+        scorer.add_table(table, out, n_jobs)
+        return out
+
+    def decision_function(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
+        """The raw scores: intercept plus what each term adds; log-odds for two classes, logs for a log link.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix, shape (n_rows, n_features)
+            With the columns of the training table, of which only the used ones are read. A missing value where training
+            had none and an unknown category add 0; values beyond the training range are in the end pieces.
+        offset : array of shape (n_rows,), or (n_rows, n_classes) with several score columns, optional
+            Added to the scores.
+        n_jobs : int or None
+            Threads; the result does not depend on their number.
+
+        Returns
+        -------
+        array of shape (n_rows,) or (n_rows, n_classes)
+        """
+        scores = self._scores(X, n_jobs)
+        if offset is not None:
+            scores += _check_offset(offset, scores.shape)
+        return scores[:, 0] if self.n_outputs == 1 else scores
+
+    def predict(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
+        """The predictions: in the units of the target, of a classifier the likeliest class. See `decision_function`."""
+        scores = self.decision_function(X, offset, n_jobs)
+        if self.classes is None:
+            return self.loss.inverse_link(scores)
+        if scores.ndim == 1:
+            return self.classes[(scores > 0).astype(np.int64)]
+        return self.classes[scores.argmax(axis=1)]
+
+    def predict_proba(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
+        """The probability of each class, in the order of `classes_`; of classifiers only. See `decision_function`."""
+        if self.classes is None:
+            raise AttributeError("this model is no classifier: it has no predict_proba, see predict")
+        scores = self.decision_function(X, offset, n_jobs)
+        if scores.ndim == 2:
+            return self.loss.inverse_link(scores)
+        probabilities = np.empty((len(scores), 2))
+        probabilities[:, 1] = self.loss.inverse_link(scores)
+        # 1 - p would lose the digits of a small probability of the first class.
+        probabilities[:, 0] = self.loss.inverse_link(-scores)
+        return probabilities
+
+    def explain(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+        """What each term adds to the score of each row.
+
+        Returns
+        -------
+        array of shape (n_rows, n_terms), or (n_rows, n_terms, n_classes) with several score columns
+            Columns in the order of `terms`; rows sum to `decision_function` minus the intercept.
+        """
+        table = open_checked(X, self.feature_names_in_, self.n_features_in_, "AdditiveModel")
+        out = np.zeros((table.n_rows, len(self.terms), self.n_outputs))
+        for t, scorer in enumerate(self._scorer_of_each):
+            scorer.add_table(table, out[:, t], n_jobs)
+        return out[:, :, 0] if self.n_outputs == 1 else out
+
+    @cached_property
+    def _scorer_of_each(self) -> list[Scorer]:
+        return [Scorer([term], self.n_outputs) for term in self.terms]
+
+    # What a person reads ----------------------------------------------------------------------------------
+
+    @property
+    def importances(self) -> Record:
+        """An `Importance` for each term, in the order of `terms`.
+
+        `mean_contribution` is the mean of |what the term adds| over the training rows. `loss_drop` is how far the term
+        lowers the training loss: the loss without it and with the intercept refitted, minus the loss with it. Up to
+        50,000 training rows it is taken from all of them. With more it is taken from a parabola in each bin over all
+        rows, corrected by a sample of rows; with more than two classes from the sample alone. After an edit
+        `loss_drop` is NaN.
+        """
+        return Record(Importance(term.name, term.columns, term.importance, term.loss_drop) for term in self.terms)
+
+    def jumps(self) -> Record:
+        """Every jump of the numeric terms, as a tuple of `Jump`; `.to_frame()` makes a pandas frame of it.
+
+        A jump has its place and size; the range of places that are equally good, since data place a jump only so
+        well; and what the training loss would be without it. Range and loss were measured at the fit, with all else
+        held: up to 50,000 training rows on all of them, with more by a parabola in each bin over all rows, corrected
+        by a sample of rows. A place is equally good if the mean loss rises by at most 2 * dispersion / n when the jump
+        moves there (two units of log-likelihood, about a 95% interval). Without the jump, one piece is fitted in the
+        place of the two beside it. Both are NaN after an edit.
+        """
+        return Record(jump for term in self.terms for jump in term.jumps)
+
+    def summary(self) -> str:
+        """The terms in a table for the terminal, the most important first."""
+        rows = [_COLUMNS, *(row for row in self._summary_rows())]
+        widths = [max(len(row[c]) for row in rows) for c in range(len(_COLUMNS))]
+        lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+        lines.insert(1, "-" * max(map(len, lines)))
+        return "\n".join([*self._summary_head(), *lines])
+
+    def _summary_head(self) -> list[str]:
+        head = [repr(self)]
+        if self.target is not None:
+            head.append(f"target: {self.target}")
+        if self.classes is not None:
+            head.append(f"classes: {', '.join(map(str, self.classes.tolist()))}")
+        intercept = ", ".join(f"{c:.4g}" for c in np.atleast_1d(self.intercept))
+        return [*head, f"intercept: {intercept}"]
+
+    def _summary_rows(self) -> list[tuple[str, ...]]:
+        by_importance = sorted(self.terms, key=lambda term: -term.importance)
+        return [
+            (
+                term.name,
+                term.kind,
+                str(len(term.pieces)),
+                f"{term.range[0]:+.3g} to {term.range[1]:+.3g}",
+                f"{term.importance:.3g}",
+                "" if math.isnan(term.loss_drop) else f"{term.loss_drop:.3g}",
+                _missing_text(term),
+            )
+            for term in by_importance
+        ]
+
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<th>{html.escape(name)}</th>" for name in _COLUMNS)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in self._summary_rows()
+        )
+        head = "<br>".join(html.escape(line) for line in self._summary_head())
+        return f"<div><p>{head}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
+
+    def plot(self, terms: Sequence[str | int] | str | int | None = None, **options):
+        """Draw the terms, one panel each, the most important first; needs matplotlib: pip install "rbr[plot]".
+
+        Takes the options of `rbr.plotting.plot_model`, such as `max_terms`, `n_cols` and `bands`, and returns the Axes.
+        """
+        from rbr.plotting import plot_model
+
+        return plot_model(self, terms, **options)
+
+    # Edits ------------------------------------------------------------------------------------------------
+
+    def _edited(self, term: str | int, edit: Callable[..., Term], *args: Any) -> AdditiveModel:
+        t = self._position(term)
+        changed = edit(self.terms[t], *args)
+        if changed is self.terms[t]:
+            return self
+        return self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
+
+    def _with_terms(self, terms: Sequence[Term]) -> AdditiveModel:
+        """A model of other terms, of which no training loss is known."""
+        return replace(self, terms=tuple(term.edited() for term in terms), training_loss=math.nan)
+
+    def set_piece(self, term: str | int, piece: int | str, value: ArrayLike) -> AdditiveModel:
+        """A model with another value in one piece of a term.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        piece : int or "missing"
+            The position in the term's `pieces`, or the value of missing values. A line becomes a constant.
+        value : float, or one per class
+
+        Returns
+        -------
+        AdditiveModel
+            The mean of the term is no longer zero; `recentre` moves it into the intercept.
+        """
+        return self._edited(term, edits.set_piece, piece, value)
+
+    def zero(self, term: str | int) -> AdditiveModel:
+        """A model in which a term adds nothing but is still there; `drop` takes it out."""
+        return self._edited(term, edits.zero)
+
+    def drop(self, term: str | int) -> AdditiveModel:
+        """A model without a term. The intercept stays: terms have mean zero."""
+        t = self._position(term)
+        return self._with_terms([own for k, own in enumerate(self.terms) if k != t])
+
+    def merge(self, term: str | int, pieces: Sequence[int]) -> AdditiveModel:
+        """A model in which some pieces of a term are one, at their mean under the training weights.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        pieces : sequence of int
+            Positions in the term's `pieces`; they must be neighbours, unless the pieces are levels.
+        """
+        return self._edited(term, edits.merge, pieces)
+
+    def smooth(self, term: str | int, bandwidth: float = 0.05) -> AdditiveModel:
+        """A model in which a numeric term has its jumps rounded off.
+
+        Each bin takes the mean of the bins around it under the training weights and a Gaussian window, and then all of
+        them are shifted so that the mean of the term stays. Every bin whose value differs is then a piece.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        bandwidth : float, default 0.05
+            The standard deviation of the window, as a share of the training rows.
+        """
+        return self._edited(term, edits.smooth, bandwidth)
+
+    def make_monotone(self, term: str | int, increasing: bool = True) -> AdditiveModel:
+        """A model in which a numeric term never falls (or never rises): isotonic regression of its table.
+
+        Under the training weights this is the nearest such table, and it has the same mean. The value of missing values
+        stays.
+        """
+        return self._edited(term, edits.make_monotone, increasing)
+
+    def recentre(self) -> AdditiveModel:
+        """A model with the same predictions whose terms have mean zero under the training weights.
+
+        The means go into the intercept, so an unknown category, and a missing value where training had none, get the
+        mean of the term instead of 0.
+        """
+        pairs = [edits.recentred(term) for term in self.terms]
+        intercept = self.intercept + sum(mean for _, mean in pairs)
+        return replace(self, terms=tuple(term for term, _ in pairs), intercept=intercept)
+
+    # Other languages --------------------------------------------------------------------------------------
+
+    def to_sql(self, table: str | Sequence[str] | None = None, dialect: str = "sqlite") -> str:
+        """The score as SQL: the intercept plus a CASE expression for each term.
+
+        Parameters
+        ----------
+        table : str or sequence of str, optional
+            The table to score, such as "customers" or ("schema", "customers"). Without one the expression alone is
+            returned (with several score columns: the expressions, named and with commas between them).
+        dialect : {"sqlite", "postgres", "duckdb", "bigquery"}
+            How names and text are quoted.
+
+        Returns
+        -------
+        str
+            With a table a SELECT of all its columns whose last column, "score", is the raw score
+            (`decision_function`, or `predict` before the link); with several score columns "score_<class>" each. A
+            missing value must be NULL; text is compared as the database compares it. A database that reads decimal
+            numbers to the nearest double gives the very score. SQLite 3.40 reads one long number in some ten thousand
+            one last bit off: a value exactly at such an edge may then fall on its other side.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import rbr
+        >>> X = np.arange(8.0)[:, None]
+        >>> binner = rbr.Binner().fit(X)
+        >>> B = binner.transform(X)
+        >>> s = rbr.solve(B, np.repeat([1.0, 3.0], 4), constraints=rbr.Constraints(max_segments=2))
+        >>> model = rbr.AdditiveModel.from_solution(binner, s)
+        >>> model = model.set_piece("x0", 0, -1.0).set_piece("x0", 1, 1.5)
+        >>> print(model.to_sql("points"))  # doctest: +ELLIPSIS
+        SELECT *,
+          ...e0
+          + CASE WHEN "x0" IS NULL THEN 0.0e0 WHEN "x0" <= 3.5e0 THEN -1.0e0 ELSE 1.5e0 END AS "score"
+        FROM "points"
+        """
+        from rbr.model.export import to_sql
+
+        return to_sql(self, table, dialect)
+
+    def to_frame(self) -> Any:
+        """A scorecard as a pandas frame: feature, range, points (a column per class), and the share of the rows.
+
+        The first row is the intercept. Points of a line are those of its first and last bin, in `points` and
+        `points_end`; elsewhere the two are equal.
+        """
+        from rbr.model.export import to_frame
+
+        return to_frame(self)
+
+    def to_onnx(self, path: Any = None) -> Any:
+        """The model as an ONNX graph of double numbers; needs the package onnx: pip install "rbr[onnx]".
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write the graph.
+
+        Returns
+        -------
+        onnx.ModelProto
+            It has one input of shape (n_rows, 1) for each used column, named after it. Numbers are doubles, and NaN is
+            missing. Categories are strings if they are text, with "" for missing (unless "" is itself a category), and
+            otherwise doubles. The outputs are "score" (n_rows, n_outputs), and "prediction" (n_rows, 1), or of a
+            classifier "probabilities" (n_rows, n_classes) and "label" (n_rows,), in which classes that are neither text
+            nor integers are their positions.
+        """
+        from rbr.model.export import to_onnx
+
+        return to_onnx(self, path)
+
+    # Files ------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict:
+        """The model as a dict of plain Python values, the content of its file; `from_dict` is the way back."""
+        from rbr.model.file import model_to_dict
+
+        return model_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict) -> AdditiveModel:
+        """The model of a dict that `to_dict` made, or a ValueError that says what is wrong with it."""
+        from rbr.model.file import model_from_dict
+
+        return model_from_dict(content)
+
+    def save(self, path: Any) -> None:
+        """Write the model to a file, as JSON; `rbr.load` reads it.
+
+        The file is replaced as a whole: if writing fails, an old one is left as it was.
+        """
+        from rbr.model.file import save
+
+        save(self, path)
+
+
+_COLUMNS = ("term", "kind", "pieces", "effect", "mean |effect|", "loss drop", "missing")
+_RIGHT = (False, False, True, False, True, True, False)
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [
+        text.rjust(width) if right else text.ljust(width)
+        for text, width, right in zip(row, widths, _RIGHT, strict=True)
+    ]
+
+
+def _missing_text(term: Term) -> str:
+    if term.missing_value is None:
+        return ""
+    return ", ".join(f"{value:+.3g}" for value in np.atleast_1d(term.missing_value))
+
+
+def _check_offset(offset: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
+    if shape[1] == 1:
+        return check_vector(offset, shape[0], "offset")[:, None]
+    offset = np.asarray(offset, dtype=np.float64)
+    if offset.shape != shape or not np.isfinite(offset).all():
+        raise ValueError(f"offset has shape {offset.shape}; it must be finite and of shape {shape}")
+    return offset
+
+
+def _check(model: AdditiveModel) -> None:
+    if not isinstance(model.loss, Loss):
+        raise ValueError(f"loss is {model.loss!r}; it must be a loss of rbr.losses")
+    if not np.isfinite(model.intercept).all():
+        raise ValueError(f"intercept is {model.intercept}; it must be finite")
+    if model.target is not None and not isinstance(model.target, str):
+        raise ValueError(f"target is {model.target!r}; it must be text or None")
+    names = model.feature_names_in_
+    if names is not None and len(names) != model.n_features_in_:
+        raise ValueError(f"there are {len(names)} feature names, but n_features_in_ is {model.n_features_in_}")
+    places = [place_of(term) for term in model.terms]
+    if any(b <= a for a, b in zip(places[:-1], places[1:], strict=True)):
+        listed = ", ".join(str(term.columns) for term in model.terms)
+        raise ValueError(f"the terms look at the columns {listed}; they must increase")
+    for term in model.terms:
+        if max(term.columns) >= model.n_features_in_:
+            raise ValueError(
+                f"term {term.name!r} looks at a column outside 0 to {model.n_features_in_ - 1}: "
+                f"its columns are {term.columns}"
+            )
+        if (term.values.ndim == 1) != isinstance(model.intercept, float) or term.n_outputs != model.n_outputs:
+            raise ValueError(f"term {term.name!r} has {term.n_outputs} score columns, the intercept {model.n_outputs}")
+    if model.classes is not None:
+        n_classes = 2 if model.n_outputs == 1 else model.n_outputs
+        if model.classes.shape != (n_classes,):
+            raise ValueError(f"classes has shape {model.classes.shape}; it must be ({n_classes},)")

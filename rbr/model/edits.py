@@ -1,0 +1,134 @@
+"""Edits: changes that a person makes to a term of a model. Each returns new terms; nothing is changed in place.
+
+An edit says what the table becomes, and the pieces follow: lines that were not touched stay lines, elsewhere a piece
+is a run of equal values. What was measured on the training rows, losses and places of jumps, is no longer known
+after an edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rbr._checks import check_real
+from rbr.model.terms import Piece, Term, relabel
+from rbr.reference.projections import isotonic
+
+# A bin without rows has no weight of its own; this much keeps a weighted mean over such bins defined.
+_LITTLE = 1e-12
+
+
+def set_piece(term: Term, piece: int | str, value: Any) -> Term:
+    """The term with another value in one piece, or for missing values."""
+    new = _check_value(value, term)
+    if isinstance(piece, str) and piece == "missing":
+        if term.missing_value is None:
+            raise ValueError(f"term {term.name!r} has no value for missing values: training had none")
+        return term.edited(missing_value=new)
+    bins = list(_piece(term, piece).bins)
+    values = np.array(term.values)
+    values[bins] = new
+    return _with_pieces(term, values, kept=bins)
+
+
+def zero(term: Term) -> Term:
+    """The term with the value 0 everywhere, as one piece."""
+    values = np.zeros_like(term.values)
+    missing_value = None if term.missing_value is None else np.zeros_like(term.missing_value)
+    return term.edited(values=values, missing_value=missing_value, labels=np.zeros(term.n_ordered, dtype=np.int32))
+
+
+def merge(term: Term, pieces: Iterable[int]) -> Term:
+    """The term with some pieces made one, at their mean under the training weights."""
+    chosen = sorted({_position(term, piece) for piece in pieces})
+    if len(chosen) < 2:
+        raise ValueError(f"pieces names {len(chosen)} piece of term {term.name!r}; at least two must be merged")
+    if not term.grouped and chosen != list(range(chosen[0], chosen[-1] + 1)):
+        raise ValueError(f"pieces is {chosen}; only neighbouring pieces of term {term.name!r} can be merged")
+    bins = sorted(k for p in chosen for k in term.pieces[p].bins)
+    values = np.array(term.values)
+    values[bins] = np.average(values[bins], axis=0, weights=_weights(term)[bins])
+    return _with_pieces(term, values, kept=bins)
+
+
+def smooth(term: Term, bandwidth: float) -> Term:
+    """The term with each bin at a Gaussian mean of the bins around it, and the same mean as before."""
+    check_real(bandwidth, "bandwidth", 0.0, strict=True)
+    if term.kind != "numeric":
+        raise ValueError(f"term {term.name!r} is a category; only numeric terms can be smoothed")
+    weights = _weights(term)
+    rank = (np.cumsum(weights) - 0.5 * weights) / weights.sum()
+    kernel = weights * np.exp(-0.5 * ((rank[:, None] - rank) / bandwidth) ** 2)
+    kernel /= kernel.sum(axis=1, keepdims=True)
+    values = kernel @ term.values
+    values += (weights @ term.values - weights @ values) / weights.sum()
+    return term.edited(values=values, labels=relabel(term, values), grouped=False)
+
+
+def make_monotone(term: Term, increasing: bool) -> Term:
+    """The nearest increasing (or decreasing) table under the training weights; missing values keep theirs."""
+    if term.kind == "category":
+        raise ValueError(f"term {term.name!r} is a category; only numeric terms can be made monotone")
+    sign, weights = 1.0 if increasing else -1.0, _weights(term)
+    columns = np.reshape(term.values, (term.n_ordered, -1))
+    values = np.empty_like(columns)
+    for c, column in enumerate(columns.T):
+        if (np.diff(sign * column) >= 0).all():
+            values[:, c] = column
+        else:
+            values[:, c] = sign * isotonic(sign * column, weights)
+    values = values.reshape(term.values.shape)
+    if np.array_equal(values, term.values):
+        return term
+    return term.edited(values=values, labels=relabel(term, values), grouped=False)
+
+
+def recentred(term: Term) -> tuple[Term, np.ndarray]:
+    """The term with mean zero under the training weights, and the mean that was taken out."""
+    mean = term.weights @ term.all_values / max(term.weights.sum(), _LITTLE)
+    mean = mean if term.values.ndim == 2 else mean[0]
+    values = term.values - mean
+    missing_value = None if term.missing_value is None else term.missing_value - mean
+    # The training losses are those of the same predictions, so they stay known.
+    facts = {"loss_drop": term.loss_drop, "jump_facts": term.jump_facts}
+    return term.edited(values=values, missing_value=missing_value, **facts), mean
+
+
+def _with_pieces(term: Term, values: np.ndarray, kept: Sequence[int]) -> Term:
+    """The term with other values, where the bins in `kept` are one constant piece and the other pieces stay."""
+    labels = np.array(term.labels)
+    labels[kept] = 2 * len(labels)  # a piece of its own, whatever its number
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.empty(len(first), dtype=np.int32)
+    order[np.argsort(first)] = np.arange(len(first))
+    return term.edited(values=values, labels=2 * order[inverse] + labels % 2)
+
+
+def _weights(term: Term) -> np.ndarray:
+    """Weights of the ordered bins, none of them zero."""
+    return np.maximum(term.weights[: term.n_ordered], _LITTLE)
+
+
+def _position(term: Term, piece: Any) -> int:
+    n = len(term.pieces)
+    if not isinstance(piece, (int, np.integer)) or isinstance(piece, bool) or not -n <= piece < n:
+        raise ValueError(f"piece is {piece!r}; term {term.name!r} has the pieces 0 to {n - 1}")
+    return range(n)[piece]
+
+
+def _piece(term: Term, piece: Any) -> Piece:
+    return term.pieces[_position(term, piece)]
+
+
+def _check_value(value: Any, term: Term) -> np.ndarray:
+    try:
+        new = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        new = None
+    allowed = ((),) if term.values.ndim == 1 else ((), (term.n_outputs,))
+    if new is None or new.shape not in allowed or not np.isfinite(new).all():
+        classes = "" if term.values.ndim == 1 else f", or {term.n_outputs} of them, one per class"
+        raise ValueError(f"value is {value!r}; it must be a finite number{classes}")
+    return np.broadcast_to(new, term.values.shape[1:])

@@ -1,0 +1,374 @@
+"""Model files: versioned JSON that says everything about a model and runs nothing.
+
+Numbers are written so that they read back to the last bit (Python's repr), and what JSON has no number for as "NaN",
+"Infinity" or "-Infinity". A file carries a checksum of its content: one that was cut short or changed is refused.
+Behind that, every field is checked as it is read, so that a model that loads is a model that predicts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rbr.losses import get_loss
+from rbr.model import AdditiveModel
+from rbr.model.terms import Term
+
+FORMAT = "rbr-model"
+VERSION = 2
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_CLASS_KINDS = "biufUO"
+
+
+def load(path: str | os.PathLike) -> AdditiveModel:
+    """Read a model that `AdditiveModel.save` wrote.
+
+    Loading runs no code of the file. Files of earlier versions load as the model that they were. A file that was cut
+    short or changed, that is no model, or that a later version wrote gives a ValueError that names the file and the
+    problem.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Examples
+    --------
+    >>> import rbr
+    >>> rbr.load("model.json")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: [Errno 2] No such file or directory: 'model.json'
+    """
+    data = Path(path).read_bytes()
+    try:
+        return _from_bytes(data)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
+
+
+def save(model: AdditiveModel, path: str | os.PathLike) -> None:
+    """Write the model beside the path first and then put it there in one step."""
+    content = model_to_dict(model)
+    content["checksum"] = _checksum(content)
+    data = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False).encode()
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, _usual_mode(path))
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _usual_mode(path: Path) -> int:
+    """The mode of the file that is replaced, or the one that a new file would have."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _from_bytes(data: bytes) -> AdditiveModel:
+    try:
+        content = json.loads(data.decode(), parse_constant=_refuse_constant)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"it is not JSON, or was cut short ({error})") from error
+    _check_format(content)
+    given = content.pop("checksum", None)
+    if given != _checksum(content):
+        raise ValueError("its checksum does not fit its content: the file was changed or damaged")
+    return model_from_dict(content)
+
+
+def _refuse_constant(name: str):
+    raise ValueError(f"it holds the bare number {name}, which rbr never writes")
+
+
+def _checksum(content: dict) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+# Out ------------------------------------------------------------------------------------------------------
+
+
+def model_to_dict(model: AdditiveModel) -> dict:
+    """Plain Python values, from which `model_from_dict` makes an equal model."""
+    loss = {f.name: _plain(getattr(model.loss, f.name)) for f in fields(model.loss)}
+    names = model.feature_names_in_
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "loss": {"name": model.loss.name, "parameters": loss},
+        "target": model.target,
+        "classes": None if model.classes is None else _classes_out(model.classes),
+        "n_features_in": model.n_features_in_,
+        "feature_names_in": None if names is None else list(names),
+        "training_loss": _number_out(model.training_loss),
+        "intercept": _numbers_out(model.intercept),
+        "terms": [_term_out(term) for term in model.terms],
+    }
+
+
+def _term_out(term: Term) -> dict:
+    return {
+        "name": term.name,
+        "columns": list(term.columns),
+        "kind": term.kind,
+        "edges": _numbers_out(term.edges),
+        "categories": None if term.categories is None else [_category_out(c, term) for c in term.categories],
+        "values": _numbers_out(term.values),
+        "missing_value": None if term.missing_value is None else _numbers_out(term.missing_value),
+        "weights": _numbers_out(term.weights),
+        "counts": _numbers_out(term.counts),
+        "positions": _numbers_out(term.positions),
+        "labels": term.labels.tolist(),
+        "grouped": term.grouped,
+        "loss_drop": _number_out(term.loss_drop),
+        "jump_facts": _numbers_out(term.jump_facts),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _number_out(value: float) -> float | str:
+    value = float(value)
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _numbers_out(values: Any) -> Any:
+    if np.ndim(values) == 0:
+        return _number_out(values)
+    return [_numbers_out(value) for value in values]
+
+
+def _category_out(category: Any, term: Term) -> Any:
+    if isinstance(category, float) and not math.isfinite(category):
+        return {"number": _number_out(category)}
+    if isinstance(category, (str, bool, int, float)):
+        return category
+    raise ValueError(
+        f"term {term.name!r} has the category {category!r} of type {type(category).__name__}; "
+        "a file can hold categories that are text, numbers or bool"
+    )
+
+
+def _classes_out(classes: np.ndarray) -> dict:
+    values = classes.tolist()
+    if classes.dtype.kind not in _CLASS_KINDS or not all(isinstance(v, (str, bool, int, float)) for v in values):
+        raise ValueError(f"classes are {values[:3]}… of dtype {classes.dtype}; a file can hold text, numbers and bool")
+    if classes.dtype.kind == "f":
+        values = _numbers_out(classes)
+    return {"dtype": "object" if classes.dtype.kind == "O" else classes.dtype.str, "values": values}
+
+
+# In -------------------------------------------------------------------------------------------------------
+
+
+def model_from_dict(content: dict) -> AdditiveModel:
+    """The model of a dict, or a ValueError that says what is wrong with it."""
+    _check_format(content)
+    content = _upgraded(content)
+    fields_of_model = _Fields(content, "the model", extra={"format", "version"})
+    loss = _Fields(fields_of_model.get("loss", dict), "loss")
+    name, parameters = loss.get("name", str), loss.get("parameters", dict)
+    loss.done()
+    try:
+        loss = get_loss(name, **parameters)
+    except TypeError as error:
+        raise ValueError(f"loss has parameters {parameters!r}: {error}") from error
+    names = fields_of_model.get("feature_names_in", list, None)
+    if names is not None and not all(isinstance(n, str) for n in names):
+        raise ValueError("feature_names_in must be a list of text")
+    classes = fields_of_model.get("classes", dict, None)
+    model = AdditiveModel(
+        terms=tuple(_term_in(item, k) for k, item in enumerate(fields_of_model.get("terms", list))),
+        intercept=fields_of_model.numbers("intercept", (0, 1)),
+        loss=loss,
+        classes=None if classes is None else _classes_in(classes),
+        target=fields_of_model.get("target", str, None),
+        n_features_in_=fields_of_model.integer("n_features_in"),
+        feature_names_in_=None if names is None else tuple(names),
+        training_loss=fields_of_model.numbers("training_loss", (0,)),
+    )
+    fields_of_model.done()
+    return model
+
+
+def _check_format(content: Any) -> None:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"it is no model of rbr: it must be an object with the format {FORMAT!r}")
+    version = content.get("version")
+    if type(version) is not int or version < 1:
+        raise ValueError(f"version is {version!r}; it must be a positive integer")
+    if version > VERSION:
+        raise ValueError(f"it has version {version}, and this rbr reads up to {VERSION}; a newer rbr wrote it")
+
+
+def _upgraded(content: dict) -> dict:
+    """The same model as a file of this version has it."""
+    while content["version"] < VERSION:
+        content = _UPGRADES[content["version"]](content)
+    return content
+
+
+def _from_1_to_2(content: dict) -> dict:
+    """In version 1 a term had one column, called "feature"."""
+    terms = content.get("terms")
+    if isinstance(terms, list):
+        terms = [_term_from_1_to_2(item, f"term {k}") for k, item in enumerate(terms)]
+        content = {**content, "terms": terms}
+    return {**content, "version": 2}
+
+
+def _term_from_1_to_2(item: Any, where: str) -> dict:
+    feature = _Fields(item, where).integer("feature")
+    if "columns" in item:
+        raise ValueError(f"{where} has the unknown field 'columns'")
+    return {"columns": [feature], **{name: value for name, value in item.items() if name != "feature"}}
+
+
+# By the version that they turn into the next one.
+_UPGRADES = {1: _from_1_to_2}
+
+
+def _term_in(item: Any, k: int) -> Term:
+    where = f"term {k}"
+    given = _Fields(item, where)
+    columns = given.get("columns", list)
+    if not all(type(column) is int for column in columns):
+        raise ValueError(f"{where}: columns is {columns!r:.60}; it must be a list of integers")
+    categories = given.get("categories", list, None)
+    labels = given.get("labels", list)
+    if not all(type(label) is int and 0 <= label < 2**31 for label in labels):
+        raise ValueError(f"{where}: labels must be integers of at least 0")
+    facts = given.numbers("jump_facts", (1, 2))
+    if facts.size and (facts.ndim != 2 or facts.shape[1] != 5):
+        raise ValueError(f"{where}: jump_facts has shape {facts.shape}; it must have 5 columns")
+    missing_value = given.get("missing_value", (int, float, list), None)
+    term = Term(
+        name=given.get("name", str),
+        columns=tuple(columns),
+        kind=given.get("kind", str),
+        edges=given.numbers("edges", (1,)),
+        categories=None if categories is None else tuple(_category_in(c, where) for c in categories),
+        values=given.numbers("values", (1, 2)),
+        missing_value=None if missing_value is None else given.numbers("missing_value", (0, 1)),
+        weights=given.numbers("weights", (1,)),
+        counts=given.numbers("counts", (1,)),
+        positions=given.numbers("positions", (1,)),
+        labels=np.array(labels, dtype=np.int32),
+        grouped=given.get("grouped", bool),
+        loss_drop=given.numbers("loss_drop", (0,)),
+        jump_facts=facts,
+    )
+    edges = term.jump_facts[:, 1:4]
+    if edges.size and not ((edges >= 0) & (edges < len(term.edges)) & (edges == np.floor(edges))).all():
+        raise ValueError(f"{where}: jump_facts names an edge that the term does not have")
+    given.done()
+    return term
+
+
+def _category_in(category: Any, where: str) -> Any:
+    if isinstance(category, dict) and set(category) == {"number"} and category["number"] in ("Infinity", "-Infinity"):
+        return _NOT_FINITE[category["number"]]
+    if not isinstance(category, (str, bool, int, float)):
+        raise ValueError(f"{where}: {category!r} is no category; it must be text, a number or bool")
+    return category
+
+
+def _classes_in(content: dict) -> np.ndarray:
+    given = _Fields(content, "classes")
+    name, values = given.get("dtype", str), given.get("values", list)
+    given.done()
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        raise ValueError(f"classes: dtype is {name!r}, which is none") from None
+    if dtype.kind not in _CLASS_KINDS or not all(isinstance(v, (str, bool, int, float)) for v in values):
+        raise ValueError(f"classes: dtype is {name!r}; classes must be text, numbers or bool")
+    if dtype.kind == "O":
+        classes = np.empty(len(values), dtype=object)
+        classes[:] = values
+        return classes
+    wanted = {"b": bool, "U": str, "i": int, "u": int}.get(dtype.kind)
+    if wanted is not None and not all(type(v) is wanted for v in values):
+        raise ValueError(f"classes: they must all be {wanted.__name__} for the dtype {name!r}")
+    try:
+        return _numbers_in(values, "classes").astype(dtype) if dtype.kind == "f" else np.array(values, dtype=dtype)
+    except OverflowError as error:
+        raise ValueError(f"classes: {error}") from None
+
+
+class _Fields:
+    """A JSON object whose fields are taken one by one, each with the type it must have."""
+
+    def __init__(self, content: Any, where: str, extra: set[str] = frozenset()):
+        if not isinstance(content, dict):
+            raise ValueError(f"{where} is {type(content).__name__}; it must be an object")
+        self.content, self.where, self.taken = content, where, set(extra)
+
+    def get(self, name: str, types: type | tuple[type, ...], *default: None) -> Any:
+        self.taken.add(name)
+        if name not in self.content:
+            raise ValueError(f"{self.where} has no {name!r}")
+        value = self.content[name]
+        if default and value is None:
+            return None
+        if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+            raise ValueError(f"{self.where}: {name} is {value!r:.60}, of the wrong type {type(value).__name__}")
+        return value
+
+    def integer(self, name: str) -> int:
+        return self.get(name, int)
+
+    def numbers(self, name: str, n_axes: tuple[int, ...]) -> Any:
+        self.taken.add(name)
+        if name not in self.content:
+            raise ValueError(f"{self.where} has no {name!r}")
+        array = _numbers_in(self.content[name], f"{self.where}: {name}")
+        if array.ndim not in n_axes:
+            raise ValueError(f"{self.where}: {name} has shape {array.shape}; the wrong number of axes")
+        return float(array) if array.ndim == 0 else array
+
+    def done(self) -> None:
+        unknown = sorted(set(self.content) - self.taken, key=str)
+        if unknown:
+            raise ValueError(f"{self.where} has the unknown field {unknown[0]!r}")
+
+
+def _numbers_in(values: Any, where: str) -> np.ndarray:
+    """Numbers, or lists of them of equal length, with the three words for what is not finite."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, list):
+            return [number(item) for item in value]
+        if isinstance(value, str) and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError(f"{where} holds {value!r:.60}; it must hold numbers")
+        return value
+
+    try:
+        return np.array(number(values), dtype=np.float64)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None

@@ -1,0 +1,99 @@
+"""From what a solver found to the terms of a model: numbers by bin become values in the user's units.
+
+Everything that needs the training rows is measured here, once, because a model keeps none of them: the shares of the
+bins, the loss without each term, and how well each jump is placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr.constraints import SHAPES
+from rbr.model.jumps import facts_and_drops
+from rbr.model.terms import Term, column_name, labels_of_groups, labels_of_runs, place_of
+
+if TYPE_CHECKING:
+    from rbr.data.binning import Binner
+    from rbr.solvers import Solution
+
+_LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
+
+
+def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, ...]:
+    """The terms of the used tables, by column."""
+    objective, shapes = solution.problem.objective, solution.problem.constraints.shapes
+    tables, shares, n_total = objective.tables, objective.tables.shares, objective.n_total
+    facts, drops = facts_and_drops(solution) if measure else ({}, {})
+    terms = []
+    for j in np.sort(solution.support).tolist():
+        table = slice(tables.offsets[j], tables.offsets[j + 1])
+        n_ordered = int(tables.n_bins[j] - tables.missing[j])
+        shape = int(shapes[j])
+        values = snapped(solution.f[table], solution.labels[table], shares[table], shape)
+        labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], shape)
+        columns = tables.columns_of(j)
+        column = columns[0]  # a Term of more than one is refused
+        is_category = bool(binner.is_categorical_[column])
+        terms.append(
+            Term(
+                name=_name(columns, binner.feature_names_in_),
+                columns=columns,
+                kind="category" if is_category else "numeric",
+                edges=binner.edges_[column],
+                categories=binner.categories_[column] if is_category else None,
+                values=values[:n_ordered],
+                missing_value=values[n_ordered] if tables.missing[j] else None,
+                weights=shares[table],
+                counts=_whole_where_close(shares[table] * n_total),
+                positions=binner.positions_[binner.offsets_[column] :][:n_ordered],
+                labels=labels,
+                grouped=shape == _LEVELS,
+                loss_drop=drops.get(j, np.nan),
+                # The pieces of ordered categories have boundaries too, but no edges that could be named.
+                jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
+            )
+        )
+    return tuple(sorted(terms, key=place_of))
+
+
+def _name(columns: Sequence[int], names: Sequence[str] | None) -> str:
+    """The name of a term: that of its column, or of its columns with " & " between them."""
+    return " & ".join(column_name(column, names) for column in columns)
+
+
+def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int) -> np.ndarray:
+    """The table with one and the same number in all bins of a constant piece, where refits leave rounding."""
+    values = np.array(f, dtype=np.float64)
+    if shape == _FREQUENCY:
+        return values
+    for column, pieces in zip(np.atleast_2d(values.T), np.atleast_2d(labels.T), strict=True):
+        for piece in np.unique(pieces[(pieces >= 0) & (pieces % 2 == 0)]):
+            inside = np.flatnonzero(pieces == piece)
+            column[inside] = column[inside[np.argmax(shares[inside])]]
+    return values
+
+
+def _labels(values: np.ndarray, labels: np.ndarray, shape: int) -> np.ndarray:
+    """2 * piece + is_line for each ordered bin; with classes a piece is what is one in every class."""
+    rows = values.reshape(len(values), -1)
+    if shape == _FREQUENCY:
+        return labels_of_runs([tuple(row) for row in rows.tolist()])
+    columns = labels.reshape(len(labels), -1)
+    keys = [tuple(row) for row in columns.tolist()]
+    if shape == _LEVELS:
+        return labels_of_groups(keys)
+    out = labels_of_runs(keys)
+    for piece in np.unique(out):
+        inside = out == piece
+        if (rows[inside] != rows[inside][0]).any():
+            out[inside] += 1
+    return out
+
+
+def _whole_where_close(counts: np.ndarray) -> np.ndarray:
+    """Counts of rows are whole; only their way over shares made them rough."""
+    whole = np.rint(counts)
+    return np.where(np.abs(counts - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, counts)

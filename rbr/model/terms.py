@@ -1,0 +1,440 @@
+"""The terms of a fitted model: its tables, in the user's units.
+
+A term is a function that a model adds to its score. It says which columns of X it looks at, today always one; whatever
+reads a model takes them from there. It keeps a value for every bin of the fit, so that lines have their steps and an
+edit can use the full resolution, and beside it the pieces, which are what a person reads: neighbouring bins (or, of
+categories, any group of them) that share one value or one line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rbr._text import short_numbers
+
+KINDS = ("numeric", "category")
+
+Value = float | tuple[float, ...]
+
+
+def read_only(values: Any, dtype: Any = np.float64) -> np.ndarray:
+    """A copy that nobody can write to."""
+    array = np.array(values, dtype=dtype, order="C")
+    array.flags.writeable = False
+    return array
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality of fields: arrays by dtype kind and entries, NaN equal to NaN."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        one, other = np.asarray(one), np.asarray(other)
+        if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
+            return False
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (one != one and other != other)
+    return type(one) is type(other) and one == other
+
+
+class Record(tuple):
+    """A tuple of small dataclasses of one kind, which can also be had as a pandas frame."""
+
+    __slots__ = ()
+
+    def to_frame(self):
+        """The records as a pandas DataFrame, one row each."""
+        pandas = import_pandas("to_frame")
+        return pandas.DataFrame([{f.name: getattr(row, f.name) for f in fields(row)} for row in self])
+
+
+def import_pandas(what: str):
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(f"{what} needs pandas: pip install pandas") from error
+    return pandas
+
+
+class LooksAtColumns:
+    """`feature`, for what has `columns`: the name from when there was always one."""
+
+    columns: tuple[int, ...]
+
+    @property
+    def feature(self) -> int:
+        """The one column; an AttributeError if there are more."""
+        if len(self.columns) != 1:
+            raise AttributeError(f"feature is the name of one column, and there are {self.columns}; read `columns`")
+        return self.columns[0]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a term with one value, or one line.
+
+    Attributes
+    ----------
+    kind : {"constant", "line", "level"}
+        "level" is a group of bins that need not be neighbours, such as categories with the same effect.
+    bins : tuple of int
+        The bins of the term that form the piece.
+    low, high : float or None
+        The range low < x <= high of a numeric feature, in its units, with infinities at the ends; None for categories,
+        and for a level that is no range.
+    categories : tuple or None
+    value : float, or a tuple with one float per class
+        The value; of a line the mean under the training weights.
+    ends : pair of values
+        The values in the first and in the last bin; they differ for lines only.
+    weight : float
+        The share of the training rows.
+    text : str
+        The range in words, such as "(23.5, 27.5]".
+    """
+
+    kind: str
+    bins: tuple[int, ...] = field(repr=False)
+    low: float | None
+    high: float | None
+    categories: tuple | None
+    value: Value
+    ends: tuple[Value, Value]
+    weight: float
+    text: str
+
+    @property
+    def start(self) -> int:
+        """The first bin."""
+        return self.bins[0]
+
+    @property
+    def stop(self) -> int:
+        """One past the last bin."""
+        return self.bins[-1] + 1
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A jump of a numeric term, between two of its pieces.
+
+    Attributes
+    ----------
+    term : str
+    output : int or None
+        Which class's table jumps, in a model of several score columns.
+    edge : int
+        The jump lies at `edges[edge]` of the term.
+    place : float
+        The same in the feature's units: the value left of the jump holds up to and at it.
+    size : float
+        The value right of the jump minus the one left of it.
+    low, high : float
+        The first and the last of the equally good places: edges between the neighbouring jumps at which the training
+        loss would be higher by at most 2 * dispersion / n. NaN if not known, as after an edit.
+    loss_without : float
+        The training loss if the two pieces beside the jump were one, fitted anew. NaN if not known.
+    """
+
+    term: str
+    output: int | None
+    edge: int
+    place: float
+    size: float
+    low: float
+    high: float
+    loss_without: float
+
+
+@dataclass(frozen=True, eq=False)
+class Term(LooksAtColumns):
+    """A function that an additive model adds to its score.
+
+    Attributes
+    ----------
+    name : str
+        The column name, or "x3" for column 3 of a table without names.
+    columns : tuple of int
+        The indices of the columns of X that the term looks at. Both kinds look at exactly one, which may be given as an
+        int; `feature` is that one.
+    kind : {"numeric", "category"}
+    edges : array of shape (n_ordered - 1,)
+        Bin k of a numeric feature is edges[k - 1] < x <= edges[k]; empty for categories.
+    categories : tuple or None
+        The categories in the order of their bins; None for a numeric feature.
+    values : array of shape (n_ordered,) or (n_ordered, n_classes)
+        What each bin adds to the score, without the bin of missing values.
+    missing_value : None, float, or array of shape (n_classes,)
+        What a missing value adds; None if training had none, and then it adds 0.
+    weights : array of shape (n_bins,)
+        The share of the training rows in each bin; the last is that of missing values if there were any.
+    counts : array of shape (n_bins,)
+        The summed sample weights in each bin: the number of rows where there were no weights.
+    positions : array of shape (n_ordered,)
+        The mean of the feature in each bin, for pictures; for categories their index.
+    labels : int array of shape (n_ordered,)
+        The piece of each bin, as 2 * piece + is_line. With classes two bins share a piece if they do in every class.
+    grouped : bool
+        Whether the pieces are levels, which need not be neighbours.
+    loss_drop : float
+        How far the training loss rises without this term, the intercept refitted. NaN if not known, as after an edit.
+    jump_facts : array of shape (n_jumps, 5)
+        What `jumps` adds to place and size: output (-1 without classes), edge, first and last
+        equally good edge, loss_without of each jump.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    kind: str
+    edges: np.ndarray
+    categories: tuple | None
+    values: np.ndarray
+    missing_value: None | float | np.ndarray
+    weights: np.ndarray
+    counts: np.ndarray
+    positions: np.ndarray
+    labels: np.ndarray
+    grouped: bool = False
+    loss_drop: float = math.nan
+    jump_facts: np.ndarray = field(default_factory=lambda: np.empty((0, 5)))
+
+    def __post_init__(self):
+        put = object.__setattr__
+        for name in ("edges", "values", "weights", "counts", "positions"):
+            put(self, name, read_only(getattr(self, name)))
+        put(self, "labels", read_only(self.labels, np.int32))
+        put(self, "jump_facts", read_only(np.reshape(self.jump_facts, (-1, 5))))
+        put(self, "grouped", bool(self.grouped))
+        put(self, "columns", tuple(np.atleast_1d(self.columns).tolist()))
+        put(self, "loss_drop", float(self.loss_drop))
+        if self.missing_value is not None:
+            value = self.missing_value
+            put(self, "missing_value", float(value) if self.values.ndim == 1 else read_only(value))
+        if self.categories is not None:
+            items = (c.item() if isinstance(c, np.generic) else c for c in self.categories)
+            put(self, "categories", tuple(items))
+        _check(self)
+
+    def __reduce__(self):
+        return Term, tuple(getattr(self, f.name) for f in fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Term):
+            return NotImplemented
+        return all(same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.columns, self.kind, len(self.values)))
+
+    def __repr__(self) -> str:
+        missing = "" if self.missing_value is None else ", missing"
+        n = len(self.pieces)
+        return f"Term({self.name!r}, {self.kind}, {n} piece{'s' * (n != 1)}{missing})"
+
+    @property
+    def n_ordered(self) -> int:
+        """Bins without the one of missing values."""
+        return len(self.values)
+
+    @property
+    def n_outputs(self) -> int:
+        """Score columns."""
+        return 1 if self.values.ndim == 1 else self.values.shape[1]
+
+    @cached_property
+    def all_values(self) -> np.ndarray:
+        """`values`, followed by the value of missing values if training had any; of shape (n_bins, n_outputs)."""
+        values = self.values.reshape(len(self.values), -1)
+        if self.missing_value is None:
+            return values
+        return np.concatenate([values, np.reshape(self.missing_value, (1, -1))])
+
+    @cached_property
+    def importance(self) -> float:
+        """The mean size of what the term adds, over the training rows (and the classes)."""
+        return float(self.weights @ np.abs(self.all_values).mean(axis=1))
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value, that of missing values included."""
+        return float(self.all_values.min()), float(self.all_values.max())
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces, from left to right; levels from the lowest value to the highest."""
+        groups: dict[int, list[int]] = {}
+        for k, label in enumerate(self.labels.tolist()):
+            groups.setdefault(label, []).append(k)
+        found = list(groups.items())
+        if self.grouped:
+            found.sort(key=lambda item: tuple(np.atleast_1d(self.values[item[1][0]])))
+        texts = self._texts([bins for _, bins in found])
+        return tuple(self._piece(label, bins, text) for (label, bins), text in zip(found, texts, strict=True))
+
+    def _piece(self, label: int, bins: list[int], text: str) -> Piece:
+        is_range = bins[-1] - bins[0] + 1 == len(bins)
+        low = high = None
+        if self.kind == "numeric" and is_range:
+            low = float(self.edges[bins[0] - 1]) if bins[0] > 0 else -math.inf
+            high = float(self.edges[bins[-1]]) if bins[-1] < len(self.edges) else math.inf
+        first, last = as_value(self.values[bins[0]]), as_value(self.values[bins[-1]])
+        weights = self.weights[bins]
+        if label % 2 and weights.sum() > 0:
+            value = as_value(np.average(self.values[bins], axis=0, weights=weights))
+        elif label % 2:
+            value = as_value(self.values[bins].mean(axis=0))
+        else:
+            value = first
+        return Piece(
+            kind="line" if label % 2 else "level" if self.grouped else "constant",
+            bins=tuple(bins),
+            low=low,
+            high=high,
+            categories=None if self.categories is None else tuple(self.categories[k] for k in bins if self.categories),
+            value=value,
+            ends=(first, last),
+            weight=float(weights.sum()),
+            text=text,
+        )
+
+    def _texts(self, groups: list[list[int]]) -> list[str]:
+        """The pieces in words."""
+        if self.kind == "category":
+            names = [str(c) for c in self.categories] or ["no category"]
+            return [", ".join(names[k] for k in bins) for bins in groups]
+        runs = [_runs(bins) for bins in groups]
+        cuts = sorted({start for group in runs for start, _ in group} - {0})
+        short = dict(zip(cuts, short_numbers(self.edges[np.array(cuts, dtype=np.int64) - 1]), strict=True))
+        return [", ".join(_interval(short.get(a), short.get(b)) for a, b in group) for group in runs]
+
+    @property
+    def jumps(self) -> tuple[Jump, ...]:
+        """The jumps between the pieces of a numeric term; with classes those of each class's own table."""
+        if self.kind != "numeric":
+            return ()
+        facts = {(int(output), int(edge)): rest for output, edge, *rest in self.jump_facts.tolist()}
+        jumps = []
+        for c, column in enumerate(self.values.reshape(len(self.values), -1).T):
+            output = None if self.values.ndim == 1 else c
+            for k in np.flatnonzero(np.diff(self.labels)).tolist():
+                known = facts.get((-1 if output is None else c, k))
+                size = float(column[k + 1] - column[k])
+                if output is not None and (size == 0 or (facts and known is None)):
+                    continue  # another class jumps here
+                low, high, loss_without = known or (math.nan,) * 3
+                if known:
+                    low, high = float(self.edges[int(low)]), float(self.edges[int(high)])
+                jumps.append(Jump(self.name, output, k, float(self.edges[k]), size, low, high, loss_without))
+        return tuple(jumps)
+
+    def edited(self, **changes) -> Term:
+        """A copy with other fields, whose training losses are no longer known."""
+        return replace(self, **{"loss_drop": math.nan, "jump_facts": np.empty((0, 5)), **changes})
+
+
+def place_of(term: Term) -> tuple[int, tuple[int, ...]]:
+    """What the terms of a model are sorted by: those of fewer columns first, and then by column."""
+    return len(term.columns), term.columns
+
+
+def column_name(column: int, names: Sequence[str] | None) -> str:
+    """What a column is called, in a table with these names or without any."""
+    return f"x{column}" if names is None else names[column]
+
+
+def as_value(value: Any) -> Value:
+    """A value as a float, or as a tuple of one per class."""
+    return tuple(value.tolist()) if np.ndim(value) else float(value)
+
+
+def _runs(bins: Sequence[int]) -> list[tuple[int, int]]:
+    """The runs start <= k < stop of neighbours in an ascending list."""
+    cuts = [i for i in range(1, len(bins)) if bins[i] != bins[i - 1] + 1]
+    return [(bins[a], bins[b - 1] + 1) for a, b in zip([0, *cuts], [*cuts, len(bins)], strict=True)]
+
+
+def _interval(low: str | None, high: str | None) -> str:
+    if low is None:
+        return "any number" if high is None else f"<= {high}"
+    return f"> {low}" if high is None else f"({low}, {high}]"
+
+
+def relabel(old: Term, values: np.ndarray) -> np.ndarray:
+    """Labels of new values: lines whose values did not change stay lines, other runs of equal values are pieces."""
+    columns = np.reshape(values, (len(values), -1))
+    unchanged = (columns == old.values.reshape(columns.shape)).all(axis=1)
+    keys: list = [
+        int(label) if label % 2 and kept else tuple(row)
+        for label, kept, row in zip(old.labels, unchanged, columns.tolist(), strict=True)
+    ]
+    return labels_of_runs(keys)
+
+
+def labels_of_runs(keys: Sequence) -> np.ndarray:
+    """2 * piece + is_line for runs of equal keys; an int key stands for a line."""
+    labels, piece = [], -1
+    for k, key in enumerate(keys):
+        piece += k == 0 or key != keys[k - 1]
+        labels.append(2 * piece + isinstance(key, int))
+    return np.array(labels, dtype=np.int32)
+
+
+def labels_of_groups(keys: Iterable) -> np.ndarray:
+    """2 * group for equal keys anywhere."""
+    index: dict = {}
+    return np.array([2 * index.setdefault(key, len(index)) for key in keys], dtype=np.int32)
+
+
+def _check(term: Term) -> None:
+    """A ValueError that names the term if its parts do not fit together."""
+    where = f"term {term.name!r}"
+    if not isinstance(term.name, str):
+        raise ValueError(f"a term is named {term.name!r}; a name must be text")
+    if term.kind not in KINDS:
+        raise ValueError(f"{where}: kind is {term.kind!r}; it must be 'numeric' or 'category'")
+    if any(type(j) is not int or j < 0 for j in term.columns):
+        raise ValueError(f"{where}: columns is {term.columns!r}; it must hold integers of at least 0")
+    if len(term.columns) != 1:
+        raise ValueError(
+            f"{where}: columns is {term.columns!r}; a term of kind {term.kind!r} looks at exactly one column"
+        )
+    if term.values.ndim not in (1, 2) or 0 in term.values.shape:
+        raise ValueError(f"{where}: values has shape {term.values.shape}; it must be (bins,) or (bins, classes)")
+    n_ordered = len(term.values)
+    n_bins = n_ordered + (term.missing_value is not None)
+    lengths = {"weights": n_bins, "counts": n_bins, "positions": n_ordered, "labels": n_ordered}
+    lengths["edges"] = n_ordered - 1 if term.kind == "numeric" else 0
+    for name, length in lengths.items():
+        if getattr(term, name).shape != (length,):
+            raise ValueError(f"{where}: {name} has shape {getattr(term, name).shape}; it must be ({length},)")
+    if (term.categories is None) != (term.kind == "numeric"):
+        raise ValueError(f"{where}: categories go with the kind 'category'; the kind is {term.kind!r}")
+    if term.categories is not None:
+        if max(len(term.categories), 1) != n_ordered:
+            raise ValueError(f"{where}: it has {len(term.categories)} categories, but {n_ordered} values")
+        if len(set(term.categories)) < len(term.categories):
+            raise ValueError(f"{where}: a category occurs twice; categories must differ")
+    if term.missing_value is not None and np.shape(term.missing_value) != term.values.shape[1:]:
+        raise ValueError(f"{where}: missing_value has shape {np.shape(term.missing_value)}, values {term.values.shape}")
+    for name in ("edges", "all_values", "weights", "counts", "positions"):
+        if not np.isfinite(getattr(term, name)).all():
+            raise ValueError(f"{where}: {name.removeprefix('all_')} holds a number that is not finite")
+    if (np.diff(term.edges) <= 0).any():
+        k = int(np.flatnonzero(np.diff(term.edges) <= 0)[0])
+        raise ValueError(f"{where}: edges {term.edges[k]} and {term.edges[k + 1]} at {k} do not increase")
+    if (term.weights < 0).any() or (term.counts < 0).any():
+        raise ValueError(f"{where}: weights and counts must be at least 0")
+    if (term.labels < 0).any():
+        raise ValueError(f"{where}: labels must be at least 0")
+    if not term.grouped and len(np.unique(term.labels)) != 1 + np.count_nonzero(np.diff(term.labels)):
+        raise ValueError(f"{where}: labels give a piece that is not a run of neighbouring bins")
+    columns = term.values.reshape(n_ordered, -1)
+    _, first, inverse = np.unique(term.labels, return_index=True, return_inverse=True)
+    constant = term.labels % 2 == 0
+    if (columns[constant] != columns[first[inverse]][constant]).any():
+        raise ValueError(f"{where}: a constant piece has two values")

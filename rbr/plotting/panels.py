@@ -1,0 +1,588 @@
+"""One term on one matplotlib Axes: what a panel of a model's picture shows.
+
+A numeric term is drawn as the lookup table that it is. A constant piece is one horizontal segment from its first edge
+to its last; a line passes through the values of its bins at their positions, with steps where it is steep; jumps are
+thin verticals. Under it lies a strip with the density of the training rows. Categories are rows of a bar
+chart, and levels that share a value share one bar. Missing values have a place of their own beside the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os.path import commonprefix
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbr._text import short_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from rbr.model.terms import Term
+
+LEARNED_COLOR = "#d1495b"
+TRUE_COLOR = "#22333b"
+QUIET_COLOR = "#8d99a6"
+FAR_COLOR = "#f1f3f5"
+CLASS_COLORS = ("#d1495b", "#00798c", "#edae49", "#5f4b8b", "#66a182", "#8d5a3b", "#2e4057", "#c879ff")
+
+X_SCALES = ("auto", "linear", "log", "rank")
+
+# Where a line rises from one bin to the next by more than this part of the term's range, it is drawn as the step that
+# it is: the two bins of a yes/no column are no slope.
+STEEP = 0.05
+# The narrowest half and the narrowest nine tenths of the bins must fill these parts of an axis, or it is not linear.
+ROOM_NEEDED = {0.5: 0.05, 0.9: 0.2}
+# So few bins have a tick each.
+FEW_BINS = 7
+STRIP_HEIGHT = 0.08
+MISSING_ROOM = 0.12
+LONGEST_NAME = 28
+# A beginning that all names share is left out if they are long.
+SHORTEST_PREFIX = 6
+TEXT_SIZE = 7
+
+
+@dataclass(frozen=True)
+class View:
+    """How the panels of one picture are drawn: what they share.
+
+    values : the scale of the values, or None for each panel's own
+    label : what the values are
+    colors : one per score column
+    x_scale : one of X_SCALES
+    max_levels : categories shown one by one
+    """
+
+    values: ValueScale | None
+    label: str
+    colors: Sequence[str]
+    x_scale: str
+    max_levels: int
+
+
+# What every picture shares ------------------------------------------------------------------------------------------
+
+
+def tidy(axes: Axes) -> None:
+    """Quiet ticks and only two spines."""
+    axes.tick_params(labelsize=TEXT_SIZE, colors=QUIET_COLOR, length=2)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(QUIET_COLOR)
+
+
+def set_titles(axes: Axes, title: str, note: str, x: float = 0.0) -> None:
+    """A title that begins at x, in widths of the axes, and a small note on the right."""
+    axes.set_title(title, loc="left", x=x, fontsize=9, color=TRUE_COLOR)
+    axes.set_title(note, loc="right", fontsize=TEXT_SIZE, color=QUIET_COLOR)
+
+
+def elided(text: str, longest: int = LONGEST_NAME) -> str:
+    """The text on one line, with its middle left out if it is long; ends often tell names apart.
+
+    Examples
+    --------
+    >>> from rbr.plotting.panels import elided
+    >>> elided("Married-civ-spouse"), elided("a very long name of a department in Lyon")
+    ('Married-civ-spouse', 'a very long name …nt in Lyon')
+    """
+    text = " ".join(text.split()) or repr(text)
+    # A dollar would begin a formula.
+    return _without_middle(text, longest).replace("$", r"\$")
+
+
+def _without_middle(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    n_tail = (longest - 1) * 2 // 5
+    return f"{text[: longest - 1 - n_tail]}…{text[len(text) - n_tail :]}"
+
+
+@dataclass(frozen=True)
+class ValueScale:
+    """The scale of values: linear from `inner[0]` to `inner[1]`, logarithmic from there to the ends of `whole`."""
+
+    whole: tuple[float, float]
+    inner: tuple[float, float]
+
+    @property
+    def bend(self) -> float:
+        """How far outside `inner` the scale has slowed down by half."""
+        return 0.15 * (self.inner[1] - self.inner[0])
+
+    def forward(self, y):
+        low, high = self.inner
+        over, under = np.maximum(np.subtract(y, high), 0.0), np.maximum(np.subtract(low, y), 0.0)
+        return np.clip(y, low, high) + self.bend * (np.log1p(over / self.bend) - np.log1p(under / self.bend))
+
+    def inverse(self, u):
+        low, high = self.inner
+        # A window may ask for far more than there is to draw.
+        over, under = (np.clip(x / self.bend, 0.0, 500.0) for x in (np.subtract(u, high), np.subtract(low, u)))
+        return np.clip(u, low, high) + self.bend * (np.expm1(over) - np.expm1(under))
+
+    def padded(self, below: float, above: float) -> tuple[float, float]:
+        """The limits of the axis, with room at both ends in parts of its length."""
+        low, high = self.forward(np.array(self.whole))
+        length = high - low
+        low, high = self.inverse(np.array([low - below * length, high + above * length]))
+        return float(low), float(high)
+
+
+def value_scale(terms: Sequence[Term], share: float = 0.02) -> ValueScale:
+    """The scale on which the values of all the terms can be read.
+
+    A bin of a dozen rows of one class has log-odds far from all the others. If leaving out the smallest and the largest
+    `share` of what the terms add to the training rows more than halves the range, the scale is linear only on what
+    remains.
+    """
+    values = np.concatenate([term.all_values.ravel() for term in terms])
+    weights = np.concatenate([np.repeat(term.weights, term.n_outputs) for term in terms])
+    order = np.argsort(values)
+    values, below = values[order], np.cumsum(weights[order])
+    first, last = np.searchsorted(below, [share * below[-1], (1 - share) * below[-1]])
+    inner = min(values[first], 0.0), max(values[min(last, len(values) - 1)], 0.0)
+    whole = min(values[0], 0.0), max(values[-1], 0.0)
+    if whole[0] == whole[1]:
+        whole = (-1.0, 1.0)
+    squeezed = 0 < inner[1] - inner[0] < (whole[1] - whole[0]) / 2
+    return ValueScale(whole, inner if squeezed else whole)
+
+
+def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, above: float) -> None:
+    """Give the axis "x" or "y" the scale of values; where it is not linear the background is shaded."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    set_limits, line_at, shade = (
+        (axes.set_xlim, axes.axvline, axes.axvspan) if name == "x" else (axes.set_ylim, axes.axhline, axes.axhspan)
+    )
+    low, high = values.padded(below, above)
+    line_at(0.0, color=QUIET_COLOR, linewidth=0.6, alpha=0.6, zorder=0.2)
+    ticks = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(*values.inner)
+    if values.inner != values.whole:
+        getattr(axes, f"set_{name}scale")("function", functions=(values.forward, values.inverse))
+        far = np.outer([1, 2, 5], 10.0 ** np.arange(-3, 7)).ravel()
+        far = np.concatenate([far, -far])
+        far = far[(far >= values.whole[0]) & (far <= values.whole[1])]
+        # The outermost first: without them nobody could tell how far the far values are.
+        outermost = {0.0, far.min(initial=0.0), far.max(initial=0.0)}
+        ticks = [*sorted(outermost, key=abs), *sorted([*ticks, *far], key=abs)]
+        if values.whole[0] < values.inner[0]:
+            shade(low, values.inner[0], color=FAR_COLOR, linewidth=0, zorder=0, gid="far")
+        if values.whole[1] > values.inner[1]:
+            shade(values.inner[1], high, color=FAR_COLOR, linewidth=0, zorder=0, gid="far")
+    axis.set_major_locator(FixedLocator(apart(ticks, values.whole, values.forward)))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
+    axis.set_minor_locator(NullLocator())
+    set_limits(low, high)
+
+
+def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[float]:
+    """Those ticks between the ends of which no two are close on the drawn axis; the first given stay."""
+    ticks = np.asarray(ticks, dtype=np.float64)
+    ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
+    low, high = forward(np.array(ends))
+    kept: list[float] = []
+    for tick in ticks.tolist():
+        place = forward(np.array([tick, *kept]))
+        if (np.abs(place[1:] - place[0]) >= 0.1 * (high - low)).all():
+            kept.append(tick)
+    return sorted(kept)
+
+
+# Numbers ------------------------------------------------------------------------------------------------------------
+
+
+def outer_edges(term: Term) -> np.ndarray:
+    """The edges of all bins of a numeric term, with finite ends.
+
+    The model knows the mean of the first and of the last bin, not their ends: the far end is taken to be as far from
+    the mean as the near one is.
+    """
+    positions, edges = term.positions, term.edges
+    if len(edges) == 0:
+        return np.array([positions[0] - 0.5, positions[0] + 0.5])
+    first, last = min(positions[0], edges[0]), max(positions[-1], edges[-1])
+    low, high = 2 * first - edges[0], 2 * last - edges[-1]
+    if low <= 0 < first:
+        low = first * first / edges[0]  # as far in proportion, which keeps what is positive positive
+    gap = edges[-1] - edges[0] or 1.0
+    low = low if low < edges[0] else edges[0] - 0.05 * gap
+    high = high if high > edges[-1] else edges[-1] + 0.05 * gap
+    return np.concatenate([[low], edges, [high]])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A scale of the x axis: its name, matplotlib's options, and the same map as a function."""
+
+    name: str
+    options: dict
+    forward: Callable[[np.ndarray], np.ndarray]
+    inverse: Callable[[np.ndarray], np.ndarray]
+
+    def is_crowded(self, edges: np.ndarray) -> bool:
+        """Whether a few bins take so much of the axis that the others cannot be told apart."""
+        filled = np.cumsum(np.sort(np.diff(self.forward(edges))))
+        n_narrow = {part: int(part * len(filled)) for part in ROOM_NEEDED}
+        return any(n > 0 and filled[n - 1] < ROOM_NEEDED[part] * filled[-1] for part, n in n_narrow.items())
+
+
+def choose_scale(edges: np.ndarray, wish: str = "auto") -> Scale:
+    """The scale of x: linear if the bins can be told apart on it, else logarithmic, else by rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr.plotting.panels import choose_scale
+    >>> choose_scale(np.arange(10.0)).name, choose_scale(10.0 ** np.arange(10)).name
+    ('linear', 'log')
+    >>> choose_scale(np.append(0.0, 1900.0 + np.arange(100))).name
+    'rank'
+    """
+    if wish == "linear":
+        return _linear_scale()
+    if wish == "log":
+        return _log_scale(edges)
+    if wish == "auto":
+        for scale in (_linear_scale(), _log_scale(edges)):
+            if not scale.is_crowded(edges):
+                return scale
+    return _rank_scale(edges)
+
+
+def _linear_scale() -> Scale:
+    return Scale("linear", {}, lambda x: x, lambda u: u)
+
+
+def _log_scale(edges: np.ndarray) -> Scale:
+    """Logarithmic; with zero or negative numbers linear around zero, up to about the smallest other edges."""
+    if edges[0] > 0:
+        return Scale("log", {}, np.log10, lambda u: 10.0**u)
+    sizes = np.abs(edges[edges != 0])
+    near = float(10 ** np.floor(np.log10(np.quantile(sizes, 0.1))))
+
+    def forward(x):
+        return np.sign(x) * np.where(
+            np.abs(x) <= near, 0.5 * np.abs(x) / near, 0.5 + np.log10(np.maximum(np.abs(x), near) / near)
+        )
+
+    def inverse(u):
+        return np.sign(u) * near * np.where(np.abs(u) <= 0.5, 2 * np.abs(u), 10.0 ** (np.abs(u) - 0.5))
+
+    return Scale("symlog", {"functions": (forward, inverse), "near": near}, forward, inverse)
+
+
+def _rank_scale(edges: np.ndarray) -> Scale:
+    """Every bin as wide as the others."""
+    places = np.arange(len(edges), dtype=np.float64)
+    # Beyond the ends the last bins go on, so that the scale has an inverse there.
+    x = np.concatenate([[2 * edges[0] - edges[1]], edges, [2 * edges[-1] - edges[-2]]])
+    u = np.concatenate([[-1.0], places, [len(edges)]])
+
+    def forward(values):
+        return np.interp(values, x, u)
+
+    def inverse(values):
+        return np.interp(values, u, x)
+
+    return Scale("rank", {"functions": (forward, inverse)}, forward, inverse)
+
+
+def runs_of(labels: np.ndarray) -> list[tuple[int, int]]:
+    """The runs start <= k < stop of equal labels."""
+    cuts = [0, *(np.flatnonzero(np.diff(labels)) + 1).tolist(), len(labels)]
+    return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def piece_paths(term: Term, column: np.ndarray, edges: np.ndarray) -> list[np.ndarray]:
+    """The points of each drawn piece of one score column, from left to right."""
+    positions = np.clip(term.positions, edges[:-1], edges[1:])
+    paths = []
+    for start, stop in runs_of(term.labels):
+        if term.labels[start] % 2 == 0:
+            paths.append(np.array([[edges[start], column[start]], [edges[stop], column[start]]]))
+            continue
+        steep = np.abs(np.diff(column[start:stop])) > STEEP * np.ptp(column)
+        for a, b in runs_of(np.cumsum(np.concatenate([[0], steep]))):
+            a, b = start + a, start + b
+            x = np.concatenate([edges[a : a + 1], positions[a:b], edges[b : b + 1]])
+            paths.append(np.column_stack([x, np.concatenate([column[a : a + 1], column[a:b], column[b - 1 : b]])]))
+    return paths
+
+
+def draw_numeric(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+    """Draw a numeric term; `band` holds the low and high end of each bin, in the shape of `all_values`."""
+    edges = outer_edges(term)
+    scale = choose_scale(edges, view.x_scale)
+    _set_x_axis(axes, scale, edges, term)
+    set_value_axis(axes, "y", view.values or value_scale([term]), 0.14, 0.06)
+    _draw_density(axes, term, edges, scale)
+    n = term.n_ordered
+    for c, column in enumerate(term.all_values.T):
+        if band is not None:
+            low, high = (end[:n, c] for end in band)
+            axes.stairs(
+                high, edges, baseline=low, fill=True, color=view.colors[c], alpha=0.2, linewidth=0, zorder=1, gid="band"
+            )
+        _draw_pieces(axes, piece_paths(term, column[:n], edges), view.colors[c])
+    if term.missing_value is not None:
+        _mark_missing(axes, term, view, band)
+    axes.set_ylabel(view.label, fontsize=TEXT_SIZE, color=QUIET_COLOR)
+
+
+def _set_x_axis(axes: Axes, scale: Scale, edges: np.ndarray, term: Term) -> None:
+    from matplotlib.ticker import (
+        FixedFormatter,
+        FixedLocator,
+        FuncFormatter,
+        MaxNLocator,
+        NullLocator,
+        SymmetricalLogLocator,
+    )
+
+    if scale.options:
+        axes.set_xscale("function", functions=scale.options["functions"])
+    else:
+        axes.set_xscale(scale.name)
+    low, high = scale.forward(edges[[0, -1]])
+    room = MISSING_ROOM * (high - low) if term.missing_value is not None else 0.0
+    margin = 0.02 * (high - low)
+    axes.set_xlim(scale.inverse(np.array([low - margin, high + margin + room])))
+    places = np.clip(term.positions, edges[:-1], edges[1:])
+    if scale.name == "rank":
+        places = places[np.unique(np.linspace(0, term.n_ordered - 1, 5).round().astype(int))]
+        axes.xaxis.set_major_locator(FixedLocator(places))
+        axes.xaxis.set_major_formatter(FixedFormatter(short_numbers(places)))
+    elif scale.name == "symlog":
+        decades = SymmetricalLogLocator(base=10, linthresh=scale.options["near"]).tick_values(*edges[[0, -1]])
+        axes.xaxis.set_major_locator(FixedLocator(apart(sorted(decades, key=abs), edges[[0, -1]], scale.forward)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
+    elif scale.name == "log":
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
+        if high - low < 1.5:
+            axes.xaxis.set_major_locator(FixedLocator(_log_ticks(*edges[[0, -1]])))
+    else:
+        few = term.n_ordered <= FEW_BINS
+        ticks = places if few else MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(*edges[[0, -1]])
+        axes.xaxis.set_major_locator(FixedLocator(apart(ticks, edges[[0, -1]], scale.forward)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    return [m * 10.0**d for d in decades for m in (1, 2, 5) if low <= m * 10.0**d <= high]
+
+
+def compact_number(number: float) -> str:
+    """A number for a tick: 15k, 2M, 0.25.
+
+    Examples
+    --------
+    >>> from rbr.plotting.panels import compact_number
+    >>> [compact_number(x) for x in (0, 0.25, 1990, 15000, 2.5e6, -3e-7)]
+    ['0', '0.25', '1990', '15k', '2.5M', '-3e-07']
+    """
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= max(unit, 1e4):
+            return f"{number / unit:g}{letter}"
+    return f"{number:.6g}"
+
+
+def _draw_density(axes: Axes, term: Term, edges: np.ndarray, scale: Scale) -> None:
+    """The density of the training rows on the axis as drawn, as a low strip: cube roots, so that tails show."""
+    widths = np.diff(scale.forward(edges))
+    density = np.cbrt(np.divide(term.weights[: term.n_ordered], widths, out=np.zeros_like(widths), where=widths > 0))
+    heights = STRIP_HEIGHT * density / (density.max() or 1.0)
+    axes.stairs(
+        heights,
+        edges,
+        fill=True,
+        color=QUIET_COLOR,
+        alpha=0.55,
+        linewidth=0,
+        transform=axes.get_xaxis_transform(),
+        zorder=0.5,
+        gid="density",
+    )
+
+
+def _draw_pieces(axes: Axes, paths: list[np.ndarray], color: str) -> None:
+    from matplotlib.collections import LineCollection
+
+    jumps = [np.array([a[-1], b[0]]) for a, b in zip(paths[:-1], paths[1:], strict=True) if a[-1, 1] != b[0, 1]]
+    axes.add_collection(
+        LineCollection(jumps, colors=color, linewidths=0.7, alpha=0.7, zorder=2, gid="jumps"), autolim=False
+    )
+    axes.add_collection(
+        LineCollection(paths, colors=color, linewidths=2.0, capstyle="butt", zorder=3, gid="pieces"), autolim=False
+    )
+
+
+def _mark_missing(axes: Axes, term: Term, view: View, band) -> None:
+    """A mark in a place of its own, right of the axis."""
+    place = 1.0 - 0.4 * MISSING_ROOM
+    on_axes = axes.get_yaxis_transform()
+    axes.axvline(
+        axes.transData.inverted().transform(axes.transAxes.transform((1.0 - 0.85 * MISSING_ROOM, 0.0)))[0],
+        color=QUIET_COLOR,
+        linewidth=0.6,
+        linestyle=":",
+    )
+    for c, value in enumerate(np.atleast_1d(term.missing_value)):
+        if band is not None:
+            axes.plot([place] * 2, [end[-1, c] for end in band], color=view.colors[c], alpha=0.4, transform=on_axes)
+        axes.plot(
+            [place],
+            [value],
+            "D",
+            color=view.colors[c],
+            markersize=4,
+            transform=on_axes,
+            zorder=4,
+            gid="missing",
+        )
+    axes.annotate(
+        f"missing\n{percent(term.weights[-1])}",
+        (place, 0.0),
+        (0, -4),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=6,
+        color=QUIET_COLOR,
+    )
+
+
+def percent(share: float) -> str:
+    """A share of the rows: 12%, 0.4%, <0.1%.
+
+    Examples
+    --------
+    >>> from rbr.plotting.panels import percent
+    >>> percent(0.123), percent(0.004), percent(1e-5), percent(0.0)
+    ('12%', '0.4%', '<0.1%', '0%')
+    """
+    if share == 0:
+        return "0%"
+    if share < 0.001:
+        return "<0.1%"
+    return f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
+
+
+# Categories ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a panel of categories: its text, the bins it stands for, and the number of the bar they share."""
+
+    text: str
+    bins: tuple[int, ...]
+    bar: int
+
+
+def category_rows(term: Term, max_levels: int) -> list[Row]:
+    """The rows of a panel, from the top: highest value first, fused levels together, the most frequent of them first.
+
+    Ordered categories, whose pieces are ranges, keep their order. Of more than `max_levels` levels the most frequent
+    of each piece are shown, and the rest of it is one row.
+    """
+    pieces = list(term.pieces)
+    if term.grouped or len(pieces) == term.n_ordered:
+        values = term.values.reshape(term.n_ordered, -1)
+        # With classes: by the class for which the feature matters most.
+        key = values[:, np.argmax(np.ptp(values, axis=0))]
+        pieces.sort(key=lambda piece: -key[piece.start])
+    rows = []
+    names = _level_names(term)
+    n_bars = 0
+    for piece in pieces:
+        bins = list(piece.bins)
+        if term.grouped:
+            bins.sort(key=lambda k: -term.weights[k])
+        n_shown = len(bins)
+        if term.n_ordered > max_levels and piece.kind != "line":
+            n_shown = max(1, int(max_levels * len(bins) / term.n_ordered))
+        if len(bins) - n_shown == 1:
+            n_shown = len(bins)
+        # The levels of a line have values of their own.
+        own = int(piece.kind == "line")
+        rows.extend(Row(names[k], (k,), n_bars + own * i) for i, k in enumerate(bins[:n_shown]))
+        if bins[n_shown:]:
+            rows.append(Row(f"… {len(bins) - n_shown} more", tuple(bins[n_shown:]), n_bars))
+        n_bars += len(bins) if own else 1
+    return rows
+
+
+def _level_names(term: Term) -> list[str]:
+    names = [str(category) for category in term.categories] or ["no category"]
+    prefix = commonprefix(names) if len(names) > 1 else ""
+    if len(prefix) >= SHORTEST_PREFIX and max(map(len, names)) > LONGEST_NAME:
+        names = [f"…{name[len(prefix) :]}" for name in names]
+    return [elided(name) for name in names]
+
+
+def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+    """Draw a categorical term as horizontal bars; `band` as in `draw_numeric`."""
+    rows = category_rows(term, view.max_levels)
+    n_rows = len(rows)
+    set_value_axis(axes, "x", view.values or value_scale([term]), 0.06, 0.06)
+    axes.set_ylim(n_rows - 0.4 + 1.2 * (term.missing_value is not None), -0.6)
+    for start, stop in runs_of(np.array([row.bar for row in rows])):
+        _draw_level(axes, term.all_values[rows[start].bins[0]], start, stop, view.colors)
+    places, texts, shares = list(range(n_rows)), [row.text for row in rows], [row.bins for row in rows]
+    if term.missing_value is not None:
+        place = n_rows + 0.2
+        axes.axhline(n_rows - 0.4, color=QUIET_COLOR, linewidth=0.6, linestyle=":")
+        for c, value in enumerate(np.atleast_1d(term.missing_value)):
+            axes.plot([value], [place], "D", color=view.colors[c], markersize=4, zorder=4, gid="missing")
+        places, texts, shares = [*places, place], [*texts, "missing"], [*shares, (term.n_ordered,)]
+    if band is not None:
+        _draw_whiskers(axes, places, shares, band, view.colors)
+    axes.set_yticks(places, texts)
+    for place, bins in zip(places, shares, strict=True):
+        axes.text(
+            1.01,
+            place,
+            percent(float(term.weights[list(bins)].sum())),
+            transform=axes.get_yaxis_transform(),
+            fontsize=6,
+            color=QUIET_COLOR,
+            va="center",
+            gid="share",
+        )
+    axes.set_xlabel(view.label, fontsize=TEXT_SIZE, color=QUIET_COLOR, labelpad=2)
+
+
+def _draw_level(axes: Axes, values: np.ndarray, start: int, stop: int, colors: Sequence[str]) -> None:
+    """The bar of the levels in the rows start <= row < stop, which share their values; with classes a mark for each."""
+    middle, height = (start + stop - 1) / 2, stop - start - 0.3
+    ends = (middle - height / 2, middle + height / 2)
+    if len(values) == 1:
+        axes.barh([middle], values, height, color=_pale(colors[0]), zorder=2, gid="level")
+    else:
+        axes.plot([values.min(), values.max()], [middle] * 2, color=QUIET_COLOR, linewidth=0.5, alpha=0.5, zorder=1)
+    for value, color in zip(values, colors, strict=True):
+        axes.plot([value] * 2, ends, color=color, linewidth=2.0, solid_capstyle="butt", zorder=3, gid="pieces")
+
+
+def _pale(color) -> tuple[float, ...]:
+    """The colour mixed with white: unlike a transparent one the same on every background."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(0.3 * part + 0.7 for part in to_rgb(color))
+
+
+def _draw_whiskers(axes: Axes, places, shares, band, colors) -> None:
+    for place, bins in zip(places, shares, strict=True):
+        low, high = (end[list(bins)] for end in band)
+        for c, color in enumerate(colors):
+            axes.plot(
+                [low[:, c].min(), high[:, c].max()], [place] * 2, color=color, linewidth=0.9, zorder=2.5, gid="band"
+            )

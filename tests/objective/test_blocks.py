@@ -1,0 +1,233 @@
+"""The protocol of an objective: a solver that is shown nothing but answers of the size of the tables fits all the same.
+
+`Sealed` stands between the solver and an objective that keeps its rows in three blocks. It passes on what the protocol
+names and nothing else; what the objective keeps by row leaves it only in a box that nobody can open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from problems import LOSSES, SHAPES, in_three, make_design, make_target, objective_of, with_even_bins
+
+import rbr
+from rbr.constraints import Constraints
+from rbr.estimators.bagging import Way, bag_average
+from rbr.estimators.refine import refine_cuts
+from rbr.model import AdditiveModel
+from rbr.objective import Handle, Objective, Point, RowObjective
+from rbr.objective import gram as gram_module
+from rbr.objective import hessians as hessians_module
+from rbr.objective import rows as rows_module
+
+PROTOCOL = {name for name in dir(Objective) if not name.startswith("_")} | set(Objective.__annotations__)
+ROWS = ("y", "v", "codes", "design", "offset", "row_weights", "raw", "_blocks", "_n_rows", "sample_weight")
+
+
+class Box(Handle):
+    """A handle that holds what only its maker can take out."""
+
+    def __init__(self, content, key):
+        object.__setattr__(self, "_Box__content", (content, key))
+
+    def open(self, key):
+        content, own = object.__getattribute__(self, "_Box__content")
+        assert key is own, "opened by somebody else"
+        return content
+
+    def __getattribute__(self, name):
+        if name in ("open", "__class__"):
+            return object.__getattribute__(self, name)
+        raise AssertionError(f"{name} of something that is kept by row")
+
+
+class Sealed:
+    """An objective that answers what the protocol names, and raises when it is asked for rows."""
+
+    def __init__(self, objective):
+        self.__dict__["_Sealed__objective"] = objective
+
+    def __getattr__(self, name):
+        assert name in PROTOCOL, f"{name} is no part of the protocol"
+        return self._wrapped(getattr(self.__dict__["_Sealed__objective"], name))
+
+    def _wrapped(self, answer):
+        if callable(answer) and not hasattr(answer, "curvature_bound"):
+            return lambda *args, **kwargs: self._wrapped(
+                answer(*map(self._opened, args), **{k: self._opened(v) for k, v in kwargs.items()})
+            )
+        if isinstance(answer, RowObjective):
+            return self if answer is self.__dict__["_Sealed__objective"] else Sealed(answer)
+        if isinstance(answer, Point):
+            return replace(answer, handle=Box(answer.handle, self))
+        if isinstance(answer, Handle) and not isinstance(answer, Box):
+            return Box(answer, self)
+        if isinstance(answer, np.ndarray):
+            assert len(answer) <= self.tables.n_coef + 1, f"an array of {len(answer)} numbers"
+        return Draws(answer, self) if type(answer).__name__ == "RowBags" else answer
+
+    def _opened(self, argument):
+        if isinstance(argument, Point):
+            return replace(argument, handle=argument.handle.open(self))
+        return argument.open(self) if isinstance(argument, Box) else argument
+
+
+class Draws:
+    """Bags whose objectives are sealed too."""
+
+    def __init__(self, bags, sealed):
+        self._bags = bags
+
+    def draw(self):
+        return Sealed(self._bags.draw())
+
+    def __getattr__(self, name):
+        assert name in ("add", "has_left_out", "loss_of"), name
+        return getattr(self._bags, name)
+
+
+def both(design, y, loss, **rows):
+    """The plain objective, and the sealed one over blocks."""
+    plain = objective_of(design, y, loss, **rows)
+    return plain, Sealed(in_three(objective_of(design, y, loss, **rows)))
+
+
+def assert_same_fit(found, expected, tolerance=1e-9):
+    np.testing.assert_array_equal(found.support, expected.support)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    scale = max(1.0, np.abs(expected.f).max())
+    np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(found.intercept, expected.intercept, rtol=0, atol=tolerance * scale)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-9, abs=1e-12)
+    assert found.dispersion == (expected.dispersion and pytest.approx(expected.dispersion, rel=1e-9))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_sealed_objective_gives_no_rows_away(name):
+    design = make_design()
+    _, sealed = both(design, make_target("squared_error", design), "squared_error")
+    with pytest.raises(AssertionError, match="is no part of the protocol"):
+        getattr(sealed, name)
+    point = sealed.point(sealed.zero_tables(), np.zeros(0, dtype=np.int64))
+    with pytest.raises(AssertionError, match="kept by row"):
+        _ = point.handle.raw
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["auto", "algorithm1"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_and_shape_fits_from_three_blocks(loss, shape, solver):
+    design = with_even_bins() if shape == "frequency" else make_design()
+    y = make_target(loss, design, strength=2.0)
+    rng = np.random.default_rng(1)
+    rows = {}
+    if shape != "frequency":
+        rows["sample_weight"] = rng.integers(0, 4, design.n_rows).astype(float)
+    if LOSSES.index(loss) % 2:
+        rows["offset"] = 0.3 * rng.normal(size=(design.n_rows, 3) if loss == "multinomial" else design.n_rows)
+    for jump_cost in (0.0, 0.2):
+        constraints = Constraints(4, 3, shape=shape, jump_cost=jump_cost)
+        options = {"constraints": constraints, "alpha": 0.01, "solver": solver, "max_iter": 40}
+        plain, sealed = both(design, y, loss, **rows)
+        found, expected = (rbr.solve(objective=o, **options) for o in (sealed, plain))
+        assert_same_fit(found, expected)
+        if loss != "quantile":  # at its kinks rounding decides how often a step is halved
+            assert found.n_passes == pytest.approx(expected.n_passes)
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """8,000 rows are many: the start is on a sample, Hessians are rough, columns are screened."""
+    for name, value in {"MANY_ROWS": 1000, "MIN_SAMPLE_ROWS": 400, "REPRESENTATIVE_ROWS": 3000}.items():
+        monkeypatch.setattr(rows_module, name, value)
+    for name, value in {"ROUGH_FROM_ROWS": 1000, "HESSIAN_ROWS": 1000, "HESSIAN_ROWS_PER_UNKNOWN": 16}.items():
+        monkeypatch.setattr(hessians_module, name, value)
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("by_gram", [False, True])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "quantile", "multinomial"])
+def test_many_rows_in_blocks(loss, by_gram, monkeypatch):
+    if by_gram and loss != "squared_error":
+        pytest.skip("sums serve squared error only")
+    monkeypatch.setattr(gram_module, "gram_pays", lambda objective: by_gram)
+    rng = np.random.default_rng(0)
+    design = rbr.BinnedMatrix(rng.integers(0, 24, (8, 8000)), 24 * np.arange(9))
+    y = make_target(loss, design, strength=2.0)
+    plain, sealed = both(design, y, loss)
+    options = {"constraints": Constraints(None, 6, shape="mixed", jump_cost=0.5), "alpha": 1e-3}
+    found, expected = (rbr.solve(objective=o, **options) for o in (sealed, plain))
+    if not by_gram and loss in ("squared_error", "log_loss", "poisson"):
+        assert len(found.history[0].support) > 0  # it began on a sample
+    assert_same_fit(found, expected, tolerance=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
+def test_certificates_jumps_and_models_ask_the_objective(loss):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 4))
+    binner = rbr.Binner(max_bins=12).fit(X)
+    design = binner.transform(X)
+    y = make_target(loss, design, strength=2.0)
+    classes = {"squared_error": None, "log_loss": [0, 1], "multinomial": [0, 1, 2]}[loss]
+    constraints = Constraints(3, 4, jump_cost=0.2)
+    models, certificates = [], []
+    for objective in both(design, y, loss):
+        solution = rbr.solve(objective=objective, constraints=constraints, alpha=0.01)
+        models.append(AdditiveModel.from_solution(binner, solution, classes=classes))
+        certificates.append(solution.certificate)
+    one, other = models
+    np.testing.assert_allclose(one.decision_function(X), other.decision_function(X), atol=1e-9)
+    for a, b in zip(one.jumps(), other.jumps(), strict=True):
+        assert (a.place, a.low, a.high) == (b.place, b.low, b.high)
+        assert a.loss_without == pytest.approx(b.loss_without, rel=1e-9)
+    for a, b in zip(one.importances, other.importances, strict=True):
+        assert a.loss_drop == pytest.approx(b.loss_drop, rel=1e-8)
+    assert certificates[0].is_local_optimum == certificates[1].is_local_optimum
+    assert certificates[0].unrestricted == pytest.approx(certificates[1].unrestricted, rel=1e-6)
+
+
+def test_jumps_of_many_rows_ask_the_objective(monkeypatch):
+    from rbr.objective import changes
+
+    monkeypatch.setattr(changes, "MAX_ROWS", 300)
+    monkeypatch.setattr(changes, "SAMPLE_ROWS", 200)
+    test_certificates_jumps_and_models_ask_the_objective("log_loss")
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
+def test_bags_ask_the_objective(loss):
+    design = make_design()
+    y = make_target(loss, design, strength=2.0)
+    weight = np.random.default_rng(3).integers(0, 3, design.n_rows).astype(float)
+    constraints = Constraints(3, 3, jump_cost=0.2)
+    ways = [Way("one", constraints, 0.01), Way("other", replace(constraints, jump_cost=0.5), 0.01)]
+    averages = []
+    for objective in both(design, y, loss, sample_weight=weight):
+        solution = rbr.solve(objective=objective, constraints=constraints)
+        averages.append(bag_average(solution, ways, n_bags=5, random_state=0))
+    assert_same_fit(averages[1], averages[0])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber", "multinomial"])
+def test_cut_refinement_asks_the_objective(loss):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(300, 4)).round(2)
+    X[::11, 1] = np.nan
+    weight = rng.integers(1, 4, 300).astype(float)
+    binner = rbr.Binner(max_bins=8).fit(X, weight)
+    design = binner.transform(X, weight)
+    y = make_target(loss, rbr.Binner(max_bins=20).fit(X).transform(X), strength=2.0)
+    constraints = Constraints(3, 4)
+    refined = []
+    for objective in both(design, y, loss, sample_weight=weight, X=X):
+        solution = rbr.solve(objective=objective, constraints=constraints, alpha=0.01)
+        refined.append(refine_cuts(binner, solution, constraints))
+    assert any((a != b).any() for a, b in zip(refined[0][0].edges_, binner.edges_, strict=True))
+    for a, b in zip(refined[0][0].edges_, refined[1][0].edges_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(refined[0][0].positions_, refined[1][0].positions_, rtol=1e-12)
+    assert_same_fit(refined[1][1], refined[0][1])
