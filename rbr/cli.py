@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import rbr
+from rbr._arguments import whole_number
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         subparser.set_defaults(run=command.run)
     arguments = parser.parse_args(argv)
     return arguments.run(arguments)
-
-
-def whole_number(low: int) -> Callable[[str], int]:
-    """An argument type: an integer that is at least `low`."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = None
-        if value is None or value < low:
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer, at least {low}")
-        return value
-
-    return parse
 
 
 # ---------------------------------------------------------------- rbr versions

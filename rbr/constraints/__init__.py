@@ -8,7 +8,6 @@ from rbr.constraints.bound import DEFAULT_MAX_SEGMENTS, BoundConstraints
 from rbr.constraints.constraints import DEFAULT_JUMP_COST, SEGMENTATIONS, Constraints
 from rbr.constraints.positions import POSITIONS, bin_positions
 from rbr.constraints.search import CAUTIOUS, Prox, Unread
-from rbr.reference.projections import SHAPES
 
 __all__ = [
     "CAUTIOUS",
@@ -16,7 +15,6 @@ __all__ = [
     "DEFAULT_MAX_SEGMENTS",
     "POSITIONS",
     "SEGMENTATIONS",
-    "SHAPES",
     "BoundConstraints",
     "Constraints",
     "Prox",

@@ -11,11 +11,9 @@ from numpy.typing import ArrayLike
 from rbr._checks import check_vector
 from rbr._ragged import bins_of
 from rbr.constraints.search import FIRST_READ, Prox, Reader, Search, Unread, largest_positive
-from rbr.reference.projections import SHAPES, level_codes
+from rbr.shapes import ShapeSpec, flags, level_codes, spec_at
 
 DEFAULT_MAX_SEGMENTS = 32
-
-_CONSTANT, _LINEAR, _MIXED, _INCREASING, _DECREASING, _LEVELS, _FREQUENCY, _FREE = range(len(SHAPES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +45,18 @@ class BoundConstraints:
         """b_j, the bins that pieces are made of: all but the missing one."""
         return self.n_bins - self.missing
 
+    def spec(self, j: int) -> ShapeSpec:
+        """The shape of table j."""
+        return spec_at(int(self.shapes[j]))
+
+    def flags(self, attribute: str) -> np.ndarray:
+        """An attribute of the tables' shapes, one for each table."""
+        return flags(attribute, self.shapes)
+
     @cached_property
     def level_codes(self) -> tuple[np.ndarray, np.ndarray]:
         """Code lengths of the `levels` tables by number of levels: flat, with offsets."""
-        is_levels = self.shapes == _LEVELS
+        is_levels = self.flags("is_grouped")
         sizes = np.where(is_levels, np.minimum(self.limits, self.n_ordered), 0)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         flat = [level_codes(int(self.n_ordered[j]), int(sizes[j])) for j in np.flatnonzero(is_levels)]
@@ -59,14 +65,12 @@ class BoundConstraints:
     @cached_property
     def cheapest_codes(self) -> np.ndarray:
         """A lower bound on the code length of a non-zero table, for each feature."""
-        log_b = np.log(self.n_ordered)
-        codes = np.select([self.shapes == _FREE], [self.n_ordered - 1.0], default=log_b)
-        flat, offsets = self.level_codes
-        for j in np.flatnonzero(self.shapes == _LEVELS):
-            by_count = flat[offsets[j] : offsets[j + 1]]
-            codes[j] = by_count[1:].min(initial=np.inf) if len(by_count) > 1 else 0.0
+        codes = np.empty(self.n_features)
+        for number in np.unique(self.shapes):
+            own = self.shapes == number
+            codes[own] = spec_at(number).cheapest_code(self.n_ordered[own], self.limits[own])
         # With a missing bin one constant piece beside it is a table too; lines and free tables still pay their own.
-        alone = ~np.isin(self.shapes, (_LINEAR, _FREE))
+        alone = ~self.flags("is_never_flat")
         return np.where(self.missing & alone, 1.0, codes + self.missing)
 
     def with_max_features(self, max_features: int | None) -> BoundConstraints:
@@ -104,11 +108,11 @@ class BoundConstraints:
 
     def check_frequency(self) -> None:
         """`frequency` is a projection only where all ordered bins weigh the same."""
-        for j in np.flatnonzero(self.shapes == _FREQUENCY):
+        for j in np.flatnonzero(self.flags("needs_equal_weights")):
             w = self.weights[self.offsets[j] : self.offsets[j] + self.n_ordered[j]]
             if np.ptp(w) > 1e-9 * w.max():
                 raise ValueError(
-                    f'shape of feature {j} is "frequency", but its bin weights run from {w.min():.6g} to '
+                    f'shape of feature {j} is "{self.spec(j).name}", but its bin weights run from {w.min():.6g} to '
                     f'{w.max():.6g}; they must be equal (weights="uniform")'
                 )
 
@@ -123,15 +127,7 @@ class BoundConstraints:
         ordered = np.unique(labels[: self.n_ordered[j]])
         ordered = ordered[ordered >= 0]
         n_pieces, n_lines = len(ordered), int((ordered % 2).sum())
-        log_b = float(np.log(self.n_ordered[j]))
-        shape = self.shapes[j]
-        if shape == _LEVELS:
-            flat, offsets = self.level_codes
-            code = float(flat[offsets[j] + n_pieces - 1])
-        elif shape == _FREE:
-            code = self.n_ordered[j] - 1.0
-        else:
-            code = (n_pieces + n_lines - 1) * log_b
+        code = self.spec(j).code_length(n_pieces, n_lines, int(self.n_ordered[j]))
         return code + float(self.missing[j])
 
     def cost(self, labels: np.ndarray, support: np.ndarray, scale: float) -> float:

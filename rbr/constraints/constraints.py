@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from rbr._checks import check_choice, check_int, check_nonnegative, check_offsets, check_real
 from rbr.constraints.bound import DEFAULT_MAX_SEGMENTS, BoundConstraints
 from rbr.constraints.positions import POSITIONS, bin_positions
-from rbr.reference.projections import SHAPES
+from rbr.shapes import shape_names
 
 # kappa where nobody says otherwise; benches/solver.py shows what it selects.
 DEFAULT_JUMP_COST = 0.5
@@ -66,7 +66,7 @@ class Constraints:
         if self.max_features is not None:
             check_int(self.max_features, "max_features", 1)
         _check_each(self.max_segments, lambda value, name: check_int(value, name, 1), "max_segments")
-        _check_each(self.shape, lambda value, name: check_choice(value, name, SHAPES), "shape")
+        _check_each(self.shape, lambda value, name: check_choice(value, name, shape_names()), "shape")
         check_choice(self.position, "position", POSITIONS)
         check_real(self.jump_cost, "jump_cost", 0.0)
         check_choice(self.segmentation, "segmentation", SEGMENTATIONS)
@@ -187,7 +187,7 @@ class Constraints:
             offsets=offsets,
             weights=weights,
             missing=missing,
-            shapes=_per_feature(self.shape, "constant", n_features, "shape", SHAPES.index, np.int8),
+            shapes=_per_feature(self.shape, "constant", n_features, "shape", shape_names().index, np.int8),
             limits=_per_feature(self.max_segments, DEFAULT_MAX_SEGMENTS, n_features, "max_segments", int, np.int64),
             positions=bin_positions(self.position, offsets, weights, missing, positions),
         )

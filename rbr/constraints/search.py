@@ -16,6 +16,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
 from rbr._ragged import bins_of
+from rbr.shapes import NATIVE
 
 if TYPE_CHECKING:
     from rbr.constraints.bound import BoundConstraints
@@ -122,6 +123,31 @@ class Search:
         self._pieces_at(self.price, np.concatenate([tables[~reader.is_free[tables]], free[~is_out]]))
 
     def _pieces_at(self, price: float, tables: np.ndarray) -> None:
+        """Search at a price: by the kernel where it knows the shapes, else by their own functions."""
+        is_native = self.bound.shapes[tables] < len(NATIVE)
+        for j in tables[~is_native]:
+            for c in range(len(self.stacks)):
+                self._search_in_python(int(j), c, price)
+        self._search_by_kernel(price, tables if is_native.all() else tables[is_native])
+
+    def _search_in_python(self, j: int, c: int, price: float) -> None:
+        """One table by the function of its shape; a missing bin is free, and a piece of its own."""
+        bound = self.bound
+        table = slice(bound.offsets[j], bound.offsets[j + 1])
+        ordered = slice(table.start, table.start + bound.n_ordered[j])
+        out, labels = self.out[c, table], self.labels[c, table]
+        u, w, x = self.centred[c, ordered], bound.weights[ordered], bound.positions[ordered]
+        n = len(u)
+        out[:n], labels[:n], code = bound.spec(j).search(u, w, x, int(bound.limits[j]), price)
+        if bound.missing[j]:
+            out[n], labels[n] = self.centred[c, table.stop - 1], 2 * (labels[:n].max() // 2 + 1)
+            code += 1.0
+        net = float(bound.weights[table] @ out**2) / 2 - price * code
+        if not net > 0 or np.ptp(out[bound.weights[table] > 0]) == 0:
+            out[:], labels[:], net, code = 0.0, -1, 0.0, 0.0
+        self.nets[c, j], self.codes[c, j] = net, code
+
+    def _search_by_kernel(self, price: float, tables: np.ndarray) -> None:
         bound = self.bound
         per_call = int(max(1, MAX_PAIRS_PER_CALL // max(bound.n_bins.max(initial=1), 1) ** 2))
         level_code_values, level_code_offsets = bound.level_codes

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from rbr.constraints import SHAPES, Constraints
+from rbr.constraints import Constraints
 from rbr.objective.protocol import Tables
+from rbr.shapes import shape_names
 from rbr.solvers import Solution, solve
 from rbr.solvers.options import Ending
 from rbr.solvers.solution import Recorder
@@ -51,8 +52,8 @@ def ways_to_fit(constraints: Constraints, tables: Tables, alpha: float) -> list[
     The average decides which features matter, so but for the last a feature enters a bag unpaid.
     """
     bound = constraints.bind_to(tables)
-    shapes = np.array(SHAPES, dtype=object)[bound.shapes]
-    flexible = np.isin(shapes, ("mixed", "linear"))
+    shapes = np.array(shape_names(), dtype=object)[bound.shapes]
+    flexible = bound.flags("has_lines")
     lines = np.where(flexible, "linear", shapes)
     one_line = np.where(flexible, 1, bound.limits)
     few_lines = np.where(flexible, np.minimum(bound.limits, 2), bound.limits)

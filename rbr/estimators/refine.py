@@ -16,7 +16,6 @@ from rbr.data.binning import Binner
 from rbr.objective.protocol import Point
 from rbr.solvers import Solution
 from rbr.solvers.auto import DESCENT, NEWTON_TO_FINISH
-from rbr.solvers.moves import WITH_BOUNDARIES
 from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import Proposal
 from rbr.solvers.refit import settle_empty_levels, used_features
@@ -134,7 +133,7 @@ def _better_edges(state: _State, binner: Binner) -> dict[int, np.ndarray]:
     cuts = {}
     for j in state.point.support.tolist():
         column = objective.tables.columns_of(j)[0]
-        if binner.is_categorical_[column] or bound.shapes[j] not in WITH_BOUNDARIES:
+        if binner.is_categorical_[column] or not bound.spec(j).has_jumps:
             continue
         own = labels[bound.offsets[j] : bound.offsets[j] + bound.n_ordered[j]]
         movable = _movable(own)

@@ -27,6 +27,7 @@ from typing import Any, TextIO, get_args
 import numpy as np
 
 import rbr
+from rbr._arguments import whole_number
 from rbr.experiments.item import Claim, Item, NotRun, Setting, Verdict
 from rbr.experiments.items import ITEMS
 from rbr.experiments.results import results_page
@@ -59,8 +60,6 @@ class Outcome:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `rbr experiments`."""
-    from rbr.cli import whole_number
-
     parser.add_argument("--quick", action="store_true", help="small sizes: two minutes in all, to see that all works")
     parser.add_argument(
         "--only",

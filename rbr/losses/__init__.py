@@ -43,7 +43,7 @@ from rbr.losses.base import Loss
 from rbr.losses.classes import LogLoss, Multinomial
 from rbr.losses.identity import Huber, Quantile, SquaredError
 from rbr.losses.log_link import Gamma, Poisson, Tweedie
-from rbr.losses.registry import ALIASES, LOSSES, get_loss
+from rbr.losses.registry import ALIASES, LOSSES, get_loss, register, unregister
 from rbr.losses.sums import Rows, RowSums
 
 __all__ = [
@@ -61,4 +61,6 @@ __all__ = [
     "SquaredError",
     "Tweedie",
     "get_loss",
+    "register",
+    "unregister",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +10,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from rbr.losses.sums import BLOCK_ROWS, Rows, RowSums, add_in_order, add_to_scores, row_blocks
+from rbr.losses.roots import root_of_decreasing
+from rbr.losses.sums import BLOCK_ROWS, Rows, RowSums, add_in_order, add_to_scores, dot, row_blocks
 
 
 @dataclass(frozen=True)
-class Loss(ABC):
+class Loss:
     """A convex loss of raw scores; the base of all losses in this room.
 
     Arguments mean the same everywhere: `y` as returned by `validate`, `z` the raw scores (n,), for
@@ -23,44 +23,72 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
-    link: ClassVar[str]
+    link: ClassVar[str] = "identity"
     has_known_dispersion: ClassVar[bool] = False  # a likelihood whose variance follows from its mean
 
-    # What each loss defines -------------------------------------------------------------------------------
+    # What each loss defines: these three, or `_evaluate_block` where they share work ------------------------
 
-    @abstractmethod
-    def _check_domain(self, y: np.ndarray, used: np.ndarray) -> np.ndarray:
-        """The finite y in its final dtype, or a ValueError; `used` marks the rows of positive weight."""
+    def row_values(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """loss(y_i, z_i) of each row."""
+        raise TypeError(f"{type(self).__name__} must define row_values, row_residuals and row_curvatures")
 
-    @abstractmethod
+    def row_residuals(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """-dloss(y_i, z_i)/dz_i of each row."""
+        raise TypeError(f"{type(self).__name__} must define row_values, row_residuals and row_curvatures")
+
+    def row_curvatures(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """d2loss(y_i, z_i)/dz_i^2 of each row, at least 0: a loss is convex."""
+        raise TypeError(f"{type(self).__name__} must define row_values, row_residuals and row_curvatures")
+
+    # What it may define ---------------------------------------------------------------------------------------
+
     def _evaluate_block(self, y, z, values, residual, curvature) -> None:
         """Write loss, -dloss/dz and d2loss/dz2 into those of the three arrays that are not None."""
+        for out, of_rows in (
+            (values, self.row_values),
+            (residual, self.row_residuals),
+            (curvature, self.row_curvatures),
+        ):
+            if out is not None:
+                out[...] = of_rows(y, z)
 
-    @abstractmethod
+    def _check_domain(self, y: np.ndarray, used: np.ndarray) -> np.ndarray:
+        """The finite y in its final dtype, or a ValueError; `used` marks the rows of positive weight."""
+        return y
+
     def intercept_sums(self, y: np.ndarray, z: np.ndarray, v: np.ndarray, c) -> np.ndarray:
         """Sums over rows from which `minimize_intercept` finds its next c; those of disjoint rows add up."""
+        scores = z + c
+        residual, curvature = np.empty_like(scores), np.empty_like(scores)
+        self._evaluate_block(y, scores, None, residual, curvature)
+        return np.array([v @ residual, v @ curvature])
 
-    @abstractmethod
     def minimize_intercept(self, sums_at: Callable[..., np.ndarray], start):
         """The c that minimises sum_i v_i loss(y_i, z_i + c), to 1e-12.
 
         `sums_at(c)` gives `intercept_sums` added up over all rows, by whoever holds them.
         """
 
-    @abstractmethod
+        def step_at(c):
+            score, slope = map(float, sums_at(c))
+            return score, score / slope if slope > 0 else math.nan
+
+        return root_of_decreasing(step_at, float(start), reach=1.0, tolerance=1e-13, limit=math.inf)
+
     def constant_start_of(self, rows: RowSums, has_offset: bool, n_outputs: int = 1):
         """The intercept of the best model without features, whose scores are the rows' offsets, if they have any."""
+        return self.refit_intercept_of(rows, 0.0)
 
-    @abstractmethod
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         """The prediction that belongs to raw scores z: in the units of y, for classes their probabilities."""
+        return np.array(z, dtype=np.float64)
 
-    @abstractmethod
     def curvature_bound(self, y=None, z=None) -> float | None:
         """An upper bound on d2loss/dz2 (multinomial: on the Hessian); None if there is none: backtrack.
 
         The bounds hold for all y and z; the arguments are there for a loss whose bound depends on them.
         """
+        return None
 
     # What follows from it ---------------------------------------------------------------------------------
 
@@ -240,7 +268,14 @@ class Loss(ABC):
         df : float, default=1
             Numbers that the fit has chosen, intercept included; phi is multiplied by n / max(n - df, 1).
         """
-        return 1.0
+        if self.has_known_dispersion:
+            return 1.0
+        squares, curvature = map(float, rows.total(self._sandwich))
+        return squares / max(curvature, 1e-300) * n / max(n - df, 1.0)
+
+    def _sandwich(self, y, z, v, n_threads) -> np.ndarray:
+        """The two halves of phi: sums of the squared residuals and of the curvatures."""
+        return np.array([dot(v, self.residual(y, z) ** 2), dot(v, self.curvature(y, z))])
 
     def dispersion(self, y, z, v, n: float, df: float = 1.0) -> float:
         """`dispersion_of` rows in memory."""

@@ -21,12 +21,6 @@ class _IdentityLink(Loss):
 
     link: ClassVar[str] = "identity"
 
-    def _check_domain(self, y, used):
-        return y
-
-    def inverse_link(self, z):
-        return np.array(z, dtype=np.float64)
-
 
 @dataclass(frozen=True)
 class SquaredError(_IdentityLink):
@@ -88,12 +82,6 @@ class _Clipped(_IdentityLink):
     @abstractmethod
     def _zone(self) -> float:
         """Half-width of the zone around z = y in which the loss curves."""
-
-    def intercept_sums(self, y, z, v, c):
-        scores = z + c
-        residual, curvature = np.empty_like(scores), np.empty_like(scores)
-        self._evaluate_block(y, scores, None, residual, curvature)
-        return np.array([v @ residual, v @ curvature])
 
     def minimize_intercept(self, sums_at, start):
         noise = 1e-14 * self._largest_residual()

@@ -18,6 +18,26 @@ LOSSES = tuple(_CLASSES)
 ALIASES = {"squared": "squared_error", "logistic": "log_loss"}
 
 
+def register(cls: type[Loss]) -> type[Loss]:
+    """Add a loss, which `solve`, the estimators and model files then take by its name; a class decorator.
+
+    The class is a frozen dataclass, a subclass of `Loss`; its fields are its parameters.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Loss)):
+        raise TypeError(f"cls is {cls!r}; it must be a subclass of rbr.losses.Loss")
+    if cls.name in _CLASSES or cls.name in ALIASES:
+        raise ValueError(f"the name of the loss is {cls.name!r}; there is a loss of that name already")
+    _CLASSES[cls.name] = cls
+    return cls
+
+
+def unregister(name: str) -> None:
+    """Remove a loss that was registered, as tests do."""
+    if name in LOSSES or name not in _CLASSES:
+        raise ValueError(f"name is {name!r}; only a loss that was registered can be removed")
+    del _CLASSES[name]
+
+
 def get_loss(loss: str | Loss, **params) -> Loss:
     """The loss of a name, with its parameters; a loss object is returned as it is.
 
@@ -46,7 +66,7 @@ def get_loss(loss: str | Loss, **params) -> Loss:
         return loss
     name = ALIASES.get(loss, loss) if isinstance(loss, str) else loss
     if not isinstance(name, str) or name not in _CLASSES:
-        raise ValueError(f"loss is {loss!r}; it must be one of {', '.join(map(repr, (*LOSSES, *ALIASES)))}")
+        raise ValueError(f"loss is {loss!r}; it must be one of {', '.join(map(repr, (*_CLASSES, *ALIASES)))}")
     cls = _CLASSES[name]
     allowed = [field.name for field in fields(cls)]
     for parameter in params:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rbr._checks import check_real
 from rbr.model.terms import Piece, Term, relabel
-from rbr.reference.projections import isotonic
+from rbr.shapes import isotonic
 
 # A bin without rows has no weight of its own; this much keeps a weighted mean over such bins defined.
 _LITTLE = 1e-12

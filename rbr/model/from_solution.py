@@ -11,29 +11,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr.constraints import SHAPES
 from rbr.model.jumps import facts_and_drops
 from rbr.model.terms import Term, column_name, labels_of_groups, labels_of_runs, place_of
+from rbr.shapes import ShapeSpec
 
 if TYPE_CHECKING:
     from rbr.data.binning import Binner
     from rbr.solvers import Solution
 
-_LEVELS, _FREQUENCY = SHAPES.index("levels"), SHAPES.index("frequency")
-
 
 def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, ...]:
     """The terms of the used tables, by column."""
-    objective, shapes = solution.problem.objective, solution.problem.constraints.shapes
+    objective, constraints = solution.problem.objective, solution.problem.constraints
     tables, shares, n_total = objective.tables, objective.tables.shares, objective.n_total
     facts, drops = facts_and_drops(solution) if measure else ({}, {})
     terms = []
     for j in np.sort(solution.support).tolist():
         table = slice(tables.offsets[j], tables.offsets[j + 1])
         n_ordered = int(tables.n_bins[j] - tables.missing[j])
-        shape = int(shapes[j])
-        values = snapped(solution.f[table], solution.labels[table], shares[table], shape)
-        labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], shape)
+        spec = constraints.spec(j)
+        values = snapped(solution.f[table], solution.labels[table], shares[table], spec)
+        labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], spec)
         columns = tables.columns_of(j)
         column = columns[0]  # a Term of more than one is refused
         is_category = bool(binner.is_categorical_[column])
@@ -50,7 +48,7 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
                 counts=_whole_where_close(shares[table] * n_total),
                 positions=binner.positions_[binner.offsets_[column] :][:n_ordered],
                 labels=labels,
-                grouped=shape == _LEVELS,
+                grouped=spec.is_grouped,
                 loss_drop=drops.get(j, np.nan),
                 # The pieces of ordered categories have boundaries too, but no edges that could be named.
                 jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
@@ -64,10 +62,10 @@ def _name(columns: Sequence[int], names: Sequence[str] | None) -> str:
     return " & ".join(column_name(column, names) for column in columns)
 
 
-def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int) -> np.ndarray:
+def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, spec: ShapeSpec) -> np.ndarray:
     """The table with one and the same number in all bins of a constant piece, where refits leave rounding."""
     values = np.array(f, dtype=np.float64)
-    if shape == _FREQUENCY:
+    if not spec.has_pieces:
         return values
     for column, pieces in zip(np.atleast_2d(values.T), np.atleast_2d(labels.T), strict=True):
         for piece in np.unique(pieces[(pieces >= 0) & (pieces % 2 == 0)]):
@@ -76,14 +74,14 @@ def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, shape: int) -
     return values
 
 
-def _labels(values: np.ndarray, labels: np.ndarray, shape: int) -> np.ndarray:
+def _labels(values: np.ndarray, labels: np.ndarray, spec: ShapeSpec) -> np.ndarray:
     """2 * piece + is_line for each ordered bin; with classes a piece is what is one in every class."""
     rows = values.reshape(len(values), -1)
-    if shape == _FREQUENCY:
+    if not spec.has_pieces:
         return labels_of_runs([tuple(row) for row in rows.tolist()])
     columns = labels.reshape(len(labels), -1)
     keys = [tuple(row) for row in columns.tolist()]
-    if shape == _LEVELS:
+    if spec.is_grouped:
         return labels_of_groups(keys)
     out = labels_of_runs(keys)
     for piece in np.unique(out):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbr.constraints import SHAPES
 from rbr.objective.protocol import TableChange
 from rbr.solvers.solution import Solution
 
@@ -26,8 +25,6 @@ MAX_NEWTON = 8
 MAX_HALVINGS = 20
 # Newton's method has arrived when the next step promises less than this share of the rise, or of what counts as equal.
 ENOUGH = 1e-2
-
-_WITH_JUMPS = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
 
 def facts_and_drops(solution: Solution) -> tuple[dict[int, np.ndarray], dict[int, float]]:
@@ -45,7 +42,7 @@ def facts_and_drops(solution: Solution) -> tuple[dict[int, np.ndarray], dict[int
     for j in point.support.tolist():
         columns = [changes.of(j, c) for c in range(tables.shape[1])]
         drops[j] = _rise_without_table(columns[0]) if len(columns) == 1 else changes.rise_without(j)
-        if constraints.shapes[j] not in _WITH_JUMPS:
+        if not constraints.spec(j).has_jumps:
             continue
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
         rows = []

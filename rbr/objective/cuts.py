@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rbr.data.design import BinnedMatrix
+from rbr.data.edges import between, codes_of
 from rbr.objective.protocol import Point
-from rbr.reference.binning import between, codes_of
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective

@@ -12,15 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from rbr._ragged import bins_of
-from rbr.constraints import SHAPES
 from rbr.objective.protocol import Point
 from rbr.solvers.pieces import piece_basis
 from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import NONE, Entry, Proposal, Shift, Swap
 from rbr.solvers.refit import ridge, used_features
-
-_FREQUENCY = SHAPES.index("frequency")
-WITH_BOUNDARIES = [SHAPES.index(s) for s in ("constant", "linear", "mixed", "increasing", "decreasing")]
 
 
 def swaps(
@@ -80,7 +76,7 @@ def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np
     their columns. For one output; tables of frequencies stay as they are.
     """
     constraints = problem.constraints
-    searched = point.support[constraints.shapes[point.support] != _FREQUENCY]
+    searched = point.support[constraints.flags("can_be_resegmented")[point.support]]
     if not len(searched) or point.f.ndim > 1:
         return None
     by_bin, total = problem.objective.curvature_sums(point, searched)
@@ -129,7 +125,7 @@ def shifts(
     as_columns = [a[:, None] if a.ndim == 1 else a for a in (point.f, gradient, curvature, labels)]
     promising = []
     for j in point.support:
-        if constraints.shapes[j] not in WITH_BOUNDARIES:
+        if not constraints.spec(j).has_jumps:
             continue
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
         for c in range(as_columns[0].shape[1]):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from rbr._ragged import bins_of
-from rbr.constraints import SHAPES, BoundConstraints
+from rbr.constraints import BoundConstraints
 from rbr.objective.protocol import Objective, Point
-from rbr.reference.projections import isotonic
+from rbr.shapes import isotonic
 from rbr.solvers.space import Spaces
-
-_INCREASING, _DECREASING = SHAPES.index("increasing"), SHAPES.index("decreasing")
-_LEVELS = SHAPES.index("levels")
 
 MAX_HALVINGS = 6
 # A step that lowers the value by more than this part of what the step before did shows that its Hessian was too rough.
@@ -107,15 +104,15 @@ def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
 
 def keep_monotone(constraints: BoundConstraints, f: np.ndarray, labels: np.ndarray, support: np.ndarray):
     """Tables of a monotone shape pooled back to monotone, with the pieces that became equal merged."""
-    signs = {_INCREASING: 1.0, _DECREASING: -1.0}
-    monotone = [j for j in support if constraints.shapes[j] in signs]
-    if not monotone:
+    signs = constraints.flags("monotone")
+    monotone = support[signs[support] != 0]
+    if not len(monotone):
         return f, labels
     f, labels = f.copy(), labels.copy()
     columns = (f[:, None], labels[:, None]) if f.ndim == 1 else (f, labels)
     for j in monotone:
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
-        sign = signs[int(constraints.shapes[j])]
+        sign = float(signs[j])
         for c in range(columns[0].shape[1]):
             table, pieces = columns[0][bins, c], columns[1][bins, c]
             if (pieces < 0).all():
@@ -141,7 +138,7 @@ def used_features(constraints: BoundConstraints, labels: np.ndarray) -> np.ndarr
 
 def settle_empty_levels(constraints: BoundConstraints, f: np.ndarray) -> np.ndarray:
     """Bins of weight zero in a `levels` table take the level nearest zero, also after a refit moved the levels."""
-    for j in np.flatnonzero(constraints.shapes == _LEVELS):
+    for j in np.flatnonzero(constraints.flags("is_grouped")):
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
         empty = constraints.weights[bins] == 0
         if empty.any() and not empty.all():

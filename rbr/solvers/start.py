@@ -7,14 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from rbr._checks import check_vector
-from rbr.constraints import SHAPES
 from rbr.objective.protocol import Point
 from rbr.solvers.options import RunOptions
 from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import NONE
 from rbr.solvers.solution import Recorder
-
-_FREQUENCY = SHAPES.index("frequency")
 
 # A fit begins on one row in this many, with a larger tolerance and for few iterations.
 SAMPLE_SHARE = 16
@@ -50,7 +47,7 @@ def start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.nda
     from rbr.solvers.auto import run_auto
 
     whole = problem.objective
-    if whole.n_outputs > 1 or (problem.constraints.shapes == _FREQUENCY).any():
+    if whole.n_outputs > 1 or not problem.constraints.flags("can_be_sampled").all():
         return None
     objective = whole.sample(1 / SAMPLE_SHARE)
     if objective is None:

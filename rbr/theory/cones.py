@@ -20,7 +20,7 @@ from scipy.fft import idct
 
 from rbr._checks import check_choice, check_int, check_vector
 from rbr.constraints import BoundConstraints, Constraints
-from rbr.reference.projections import SHAPES
+from rbr.shapes import spec_at
 
 # Shapes whose tables form a union of subspaces that is closed under the splitting described above.
 SPLITTABLE = ("constant", "linear", "frequency", "free")
@@ -103,7 +103,7 @@ class Cone:
 
     @property
     def shapes(self) -> list[str]:
-        return [SHAPES[code] for code in self._bound.shapes]
+        return [spec_at(number).name for number in self._bound.shapes]
 
     @cached_property
     def _root_bins(self) -> np.ndarray:

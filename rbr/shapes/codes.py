@@ -1,0 +1,56 @@
+"""Code lengths: what it costs to describe a table, in units of the paper's Gaussian complexity."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+
+def constant_code(n_pieces: int, n_lines: int, n_ordered: int) -> float:
+    """(pieces + lines - 1) log b: each jump has b places, and a slope costs as much as a jump."""
+    return (n_pieces + n_lines - 1) * float(np.log(n_ordered))
+
+
+def log_of_bins(n_ordered: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """log b: one jump, or one slope."""
+    return np.log(n_ordered)
+
+
+def free_code(n_pieces: int, n_lines: int, n_ordered: int) -> float:
+    """b - 1: one space, in which nothing is searched."""
+    return n_ordered - 1.0
+
+
+def cheapest_free_code(n_ordered: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    return n_ordered - 1.0
+
+
+def level_code(n_pieces: int, n_lines: int, n_ordered: int) -> float:
+    """log S(b, k) + k - 1 of k levels."""
+    return float(level_codes(n_ordered, n_pieces)[-1])
+
+
+def cheapest_level_code(n_ordered: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """The least code of two levels or more; 0 where there can be but one."""
+    codes = np.zeros(len(n_ordered))
+    for j, (n_bins, limit) in enumerate(zip(n_ordered.tolist(), np.minimum(limits, n_ordered).tolist(), strict=True)):
+        codes[j] = level_codes(n_bins, limit)[1:].min() if limit > 1 else 0.0
+    return codes
+
+
+@cache
+def level_codes(n_bins: int, limit: int) -> np.ndarray:
+    """log S(b, k) + k - 1 for k = 1..limit, S(b, k) the number of groupings of b bins into k groups.
+
+    S(b, k), the Stirling number of the second kind, is k S(b-1, k) + S(b-1, k-1).
+    """
+    log_s = np.full(limit + 1, -np.inf)
+    log_s[0] = 0.0
+    with np.errstate(divide="ignore"):
+        log_k = np.log(np.arange(limit + 1.0))
+    for _ in range(n_bins):
+        log_s = np.logaddexp(log_k + log_s, np.concatenate([[-np.inf], log_s[:-1]]))
+    codes = log_s[1:] + np.arange(limit)
+    codes.setflags(write=False)
+    return codes
