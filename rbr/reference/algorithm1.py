@@ -3,6 +3,7 @@
 The paper works with beta in the plain norm; rbr keeps tables f in the geometry of weights w. The two are one:
 beta = f * sqrt(n w), and X_bin has the entry 1 / sqrt(n w_k) in column k (sqrt(b_j / n) for uniform weights, as in
 the paper), so that X_bin beta = X f and ||beta||^2 = n ||f||_w^2. With sample weights a row counts sqrt(n v_i).
+Scores, tables and intercepts have one column each, and one per class for `multinomial`.
 
 It takes the same objects as `rbr.solve` but reads only their fields: an oracle that called their methods would
 be the code under test.
@@ -10,48 +11,68 @@ be the code under test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import root_scalar
 from scipy.sparse import csr_matrix
-from scipy.special import expit
 
-from rbr.reference.projections import prox
+from rbr.reference.loss_formulas import LossFormula, best_intercept, formula_of
+from rbr.reference.projections import ConstraintSet, prox
+
+# A warm start is brought into the set by a proximal step of this part of the automatic step: short enough to be the
+# projection, but tables are described by no more pieces than they have.
+SHORT = 1e-9
 
 
 @dataclass(frozen=True)
 class ReferenceSolution:
-    """Tables, intercept, ascending indices of the used features, and the mean loss at the start and after each step."""
+    """What Algorithm 1 found.
+
+    f : the tables, of shape (n_coef,) or (n_coef, n_classes)
+    intercept : float, or array of shape (n_classes,)
+    support : ascending indices of the used features
+    loss_path : the mean loss at the start and after each step
+    objective_path : the same with the ridge and the jump cost
+    """
 
     f: np.ndarray
-    intercept: float
+    intercept: float | np.ndarray
     support: np.ndarray
     loss_path: np.ndarray
+    objective_path: np.ndarray
 
 
-def squared_error(y, z):
-    """(y - z)^2 / 2 and its residual. The paper's loss lacks the 1/2 and its gradient the 2: this is its gradient."""
-    return (y - z) ** 2 / 2, y - z
+@dataclass(frozen=True)
+class Data:
+    """The rows of positive weight, and the matrix X_bin that they make.
+
+    y, offset : one column per score
+    n, v : the sum of the sample weights, and their shares in it
+    shares, weights : of the bins of every table, the share of the rows in it, and w
+    """
+
+    loss: LossFormula
+    y: np.ndarray
+    offset: np.ndarray
+    n: float
+    v: np.ndarray
+    X_bin: csr_matrix
+    shares: np.ndarray
+    weights: np.ndarray
 
 
-def log_loss(y, z):
-    """log(1 + e^z) - y z, and y - g(z) with the paper's mean function g(z) = e^z / (1 + e^z)."""
-    return np.logaddexp(0.0, z) - y * z, y - expit(z)
+@dataclass(frozen=True)
+class Penalty:
+    """alpha / 2 ||f||_w^2, and lambda * (kappa * code_j + 2 log p) for every table f_j != 0 if kappa > 0."""
 
+    alpha: float
+    kappa: float
+    lam: float
 
-def poisson(y, z):
-    """e^z - 1 - y z, and y - e^z."""
-    return np.exp(z) - 1 - y * z, y - np.exp(z)
-
-
-LOSSES = {
-    "squared_error": squared_error,
-    "squared": squared_error,
-    "log_loss": log_loss,
-    "logistic": log_loss,
-    "poisson": poisson,
-}
+    def prices(self, mu, n_features):
+        """What a unit of code length and an entry cost a step of length mu."""
+        return mu * self.lam * self.kappa, mu * self.lam * 2 * np.log(n_features) * (self.kappa > 0)
 
 
 def solve(
@@ -75,10 +96,11 @@ def solve(
     Parameters
     ----------
     B, constraints : fields of a BinnedMatrix and of Constraints are read
-    loss : {"squared_error", "log_loss", "poisson"} or their aliases
+    loss : the name of a loss, or a loss object, of which fields are read
     step_size : mu; "auto" is 1 / (stretch * curvature): with counts weights 1 for squared error, 4 for log_loss
     dispersion : float
-        phi, with lambda = phi / n the unit of a jump cost; by default 1, as for losses of known variance.
+        phi, with lambda = phi / n the unit of a jump cost; by default 1, as for losses of known variance. (`rbr.solve`
+        estimates that of the other losses, by its default solver.)
     others : as in `rbr.solve`; `solver` must be "algorithm1"
 
     Examples
@@ -93,75 +115,125 @@ def solve(
     """
     if solver != "algorithm1":
         raise ValueError(f"solver is {solver!r}; the reference has only 'algorithm1'")
-    y = np.asarray(y, dtype=np.float64)
-    evaluate = LOSSES[loss]
-    sample_weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    used = sample_weight > 0
-    codes, y, n_weights = B.codes[:, used], y[used], sample_weight[used]
-    offset = np.zeros(len(y)) if offset is None else np.asarray(offset, dtype=np.float64)[used]
-    n = n_weights.sum()
-    v = n_weights / n
-    offsets, missing = B.offsets, B.missing
-    X = one_hot(codes, offsets)
-    shares = bin_shares(X, v, offsets)
-    weights = B.weights if B.weights_kind == "uniform" or sample_weight.min() == sample_weight.max() else shares
-    w = np.where(weights > 0, weights, np.inf)
-    X_bin = X.multiply(np.sqrt(n * v)[:, None]).multiply(1 / np.sqrt(n * w)).tocsr()
+    data = read_data(B, y, loss, sample_weight, offset)
+    C = read_constraints(constraints, B, data.weights)
+    if offset is None and np.ptp(data.y, axis=0).max() == 0:
+        C = without_features(C)
+    penalty = Penalty(alpha, constraints.jump_cost, (1.0 if dispersion is None else dispersion) / data.n)
+    mu = natural_step(data) if step_size == "auto" else step_size
+    to_beta = np.sqrt(data.n * data.weights)[:, None]
+    to_f = np.divide(1.0, to_beta, out=np.zeros_like(to_beta), where=to_beta > 0)
 
-    shapes = per_feature(constraints.shape, "constant", len(offsets) - 1)
-    limits = per_feature(constraints.max_segments, 32, len(offsets) - 1)
-    positions = bin_positions(constraints.position, offsets, weights, B.positions)
-    kappa = constraints.jump_cost
-    mu = 1 / (stretch(shares, weights) * curvature(loss, y, v)) if step_size == "auto" else step_size
-    lam = (1.0 if dispersion is None else dispersion) / n
-    shrink = 1 / (1 + mu * alpha)  # the ridge folds into the step
-
-    def project(f, price=0.0, entry_price=0.0):
-        return prox(
-            f,
-            offsets,
-            weights,
-            positions,
-            missing,
-            shapes,
-            limits,
-            constraints.max_features,
-            price,
-            entry_price,
-            greedy=constraints.segmentation == "greedy",
-            exclude=constraints.exclude,
-            always_include=constraints.always_include,
-        )
-
-    price = mu * shrink * lam * kappa
-    entry_price = mu * shrink * lam * 2 * np.log(len(offsets) - 1) * (kappa > 0)
-
-    def state(beta):
-        """The intercept at its optimum, the mean loss, and the rows' residuals times sqrt(n v)."""
-        z = offset + X_bin @ beta / np.sqrt(n * v)
-        c = best_intercept(lambda c: v @ evaluate(y, z + c)[1], loss)
-        values, residual = evaluate(y, z + c)
-        return c, v @ values, residual * np.sqrt(n * v)
-
-    to_beta = np.sqrt(n * weights)
-    to_f = np.where(weights > 0, 1 / np.sqrt(n * w), 0.0)
-    f = np.zeros(offsets[-1])  # Initialization: beta_0 <- 0
-    if warm_start is not None:
-        f = project(np.asarray(warm_start, dtype=np.float64))
-    c, value, residual = state(f * to_beta)
-    losses = [value]
+    f, codes = start(warm_start, C, penalty, data)  # Initialization: beta_0 <- 0
+    c, value, residual = intercept_loss_and_residual(data, f * to_beta)
+    losses, objectives = [value], [value + cost(f, codes, C, penalty)]
     for _ in range(max_iter):  # while 1 <= t <= tau
         beta = f * to_beta
-        beta = beta + mu * (X_bin.T @ residual)  # line 1: beta_t <- beta_{t-1} - mu grad L(beta_{t-1})
-        # lines 2-5: zero mean, P_L per table, then P_G
-        previous, f = f, project(shrink * beta * to_f, price, entry_price)
-        c, value, residual = state(f * to_beta)
+        beta = beta + mu * (data.X_bin.T @ residual)  # line 1: beta_t <- beta_{t-1} - mu grad L(beta_{t-1})
+        previous = f
+        f, codes = step_into_set(beta * to_f, mu, C, penalty)  # lines 2-5: zero mean, P_L per table, then P_G
+        c, value, residual = intercept_loss_and_residual(data, f * to_beta)
         losses.append(value)
-        change, size = (np.sqrt(weights @ u**2) for u in (f - previous, f))
-        if tol > 0 and change <= tol * max(size, 1e-12):
+        objectives.append(value + cost(f, codes, C, penalty))
+        if tol > 0 and norm(f - previous, data.weights) <= tol * max(norm(f, data.weights), 1e-12):
             break
-    support = np.flatnonzero([f[a:b].any() for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
-    return ReferenceSolution(f, float(c), support, np.array(losses))
+    used = np.flatnonzero([f[table].any() for table in C.tables])
+    if data.loss.n_scores == 1:
+        f, c = f[:, 0], float(c[0])
+    return ReferenceSolution(f, c, used, np.array(losses), np.array(objectives))
+
+
+# ---------------------------------------------------------------- the steps of the algorithm
+
+
+def start(warm_start, C, penalty, data):
+    """beta_0 = 0, or given tables brought into the set, and their code lengths."""
+    shape = C.offsets[-1], data.loss.n_scores
+    if warm_start is None:
+        return np.zeros(shape), np.zeros(len(C.tables))
+    given = np.asarray(warm_start, dtype=np.float64).reshape(shape)
+    return prox(given, C, *penalty.prices(SHORT * natural_step(data), len(C.tables)))
+
+
+def step_into_set(f, mu, C, penalty):
+    """argmin over g in C of  ||f - g||_w^2 / (2 mu) + cost(g), and the code lengths of its tables.
+
+    The ridge folds in: ||f - g||^2 / (2 mu) + alpha / 2 ||g||^2 is, up to a constant, ||f / (1 + mu alpha) - g||^2 over
+    2 mu / (1 + mu alpha).
+    """
+    shrink = 1 / (1 + mu * penalty.alpha)
+    return prox(shrink * f, C, *penalty.prices(shrink * mu, len(C.tables)))
+
+
+def intercept_loss_and_residual(data, beta):
+    """The intercept at its optimum, the mean loss, and the rows' residuals times sqrt(n v)."""
+    root = np.sqrt(data.n * data.v)[:, None]
+    z = data.offset + data.X_bin @ beta / root
+    c = best_intercept(data.loss, data.y, z, data.v)
+    values, residual = data.loss.evaluate(data.y, z + c)
+    return c, (data.v @ values).sum(), residual * root
+
+
+def cost(f, codes, C, penalty):
+    """alpha / 2 ||f||_w^2 + lambda * (kappa * sum_j code_j + 2 log p * the features that pay for their entry)."""
+    price, entry_price = penalty.prices(1.0, len(C.tables))
+    n_entries = sum(f[table].any() for j, table in enumerate(C.tables) if j not in C.always_include)
+    return penalty.alpha / 2 * norm(f, C.weights) ** 2 + price * codes.sum() + entry_price * n_entries
+
+
+def norm(f, weights):
+    """||f||_w, of the tables of all classes."""
+    return np.sqrt((weights @ f**2).sum())
+
+
+def natural_step(data):
+    """1 / (stretch * curvature), the longest step that is safe for one table alone.
+
+    A loss whose curvature has no bound lends its mean curvature at the constant model.
+    """
+    curvature = data.loss.curvature_bound
+    if curvature is None:
+        constant = data.offset + best_intercept(data.loss, data.y, data.offset, data.v)
+        curvature = (data.v @ data.loss.curvature(data.y, constant)).item()
+    return 1 / (stretch(data.shares, data.weights) * curvature)
+
+
+def stretch(shares, weights):
+    """max over the tables of ||X_j f_j||_v^2 / ||f_j||_w^2  =  max over the bins of share / w; at least 1.
+
+    With counts weights a block is an isometry, and so is one of uniform weights whose bins have equal counts.
+    """
+    return np.max(shares[weights > 0] / weights[weights > 0], initial=1.0)
+
+
+# ---------------------------------------------------------------- what the algorithm is given
+
+
+def read_data(B, y, loss, sample_weight, offset):
+    """The rows of positive weight, in the scaling of the paper."""
+    counts = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    used = counts > 0
+    n, v = counts.sum(), counts[used] / counts.sum()
+    y = np.asarray(y, dtype=np.float64)[used]
+    if offset is not None:
+        offset = np.asarray(offset, dtype=np.float64)[used].reshape(len(y), -1)
+    formula = formula_of(loss, y, v, offset)
+
+    X = one_hot(B.codes[:, used], B.offsets)
+    shares = bin_shares(X, v, B.offsets)
+    weights = B.weights if sample_weight is None or B.weights_kind == "uniform" else shares
+    column_scale = np.sqrt(n * np.where(weights > 0, weights, np.inf))
+    X_bin = X.multiply(np.sqrt(n * v)[:, None]).multiply(1 / column_scale).tocsr()
+    return Data(
+        loss=formula,
+        y=y[:, None] if formula.n_scores == 1 else (y[:, None] == np.arange(formula.n_scores)).astype(np.float64),
+        offset=np.zeros((len(y), formula.n_scores)) if offset is None else offset,
+        n=n,
+        v=v,
+        X_bin=X_bin,
+        shares=shares,
+        weights=weights,
+    )
 
 
 def one_hot(codes, offsets):
@@ -178,40 +250,33 @@ def bin_shares(X, v, offsets):
     return np.concatenate([t / t.sum() if t.any() else np.full(len(t), 1 / len(t)) for t in tables])
 
 
-def stretch(shares, weights):
-    """max over the tables of ||X_j f_j||_v^2 / ||f_j||_w^2  =  max over the bins of share / w; at least 1.
+def read_constraints(constraints, B, weights):
+    """The set C on the tables of B."""
+    n_features = len(B.offsets) - 1
+    return ConstraintSet(
+        offsets=B.offsets,
+        weights=weights,
+        positions=bin_positions(constraints.position, B.offsets, weights, B.positions),
+        missing=B.missing,
+        shapes=per_feature(constraints.shape, "constant", n_features),
+        limits=per_feature(constraints.max_segments, 32, n_features),
+        max_features=constraints.max_features,
+        greedy=constraints.segmentation == "greedy",
+        exclude=constraints.exclude,
+        always_include=constraints.always_include,
+    )
 
-    With counts weights a block is an isometry, and so is one of uniform weights whose bins have equal counts.
-    """
-    return np.max(shares[weights > 0] / weights[weights > 0], initial=1.0)
 
-
-def curvature(loss, y, v):
-    """The bound on d^2 loss / dz^2: 1 for squared error, g (1 - g) <= 1/4 for log_loss.
-
-    e^z has none: poisson lends its mean curvature at the constant model, <v, e^z> = <v, y>, where the mean residual
-    is zero.
-    """
-    return v @ y if loss == "poisson" else {"squared_error": 1.0, "squared": 1.0}.get(loss, 0.25)
-
-
-def best_intercept(score, loss):
-    """The c at which the mean residual is zero."""
-    if loss in ("squared_error", "squared"):
-        return score(0.0)
-    low, high = -1.0, 1.0
-    while score(low) < 0:
-        low *= 2
-    while score(high) > 0:
-        high *= 2
-    return root_scalar(score, bracket=(low, high), xtol=1e-14, rtol=1e-14).root
+def without_features(C):
+    """C without any feature, for a y that does not vary: the rounding of its residuals must not pass for tables."""
+    return replace(C, exclude=range(len(C.tables)), always_include=())
 
 
 def per_feature(value, default, n_features):
     """One value per feature from a scalar, a mapping with a default, or a sequence."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return [value.get(j, default) for j in range(n_features)]
-    return [value] * n_features if isinstance(value, (str, int)) else list(value)
+    return [value] * n_features if np.ndim(value) == 0 else list(value)
 
 
 def bin_positions(position, offsets, weights, values):

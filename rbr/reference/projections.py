@@ -14,6 +14,8 @@ A set of pieces is written as one label per bin, 2 * piece + (1 if the piece is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -352,39 +354,90 @@ _CHOOSE = dict(
 # ---------------------------------------------------------------- all tables
 
 
+@dataclass(frozen=True)
+class ConstraintSet:
+    """C (paper, (3.1)): tables of mean zero, each in its L_j, of which at most s_G are not zero.
+
+    offsets : where each table begins among the stacked ones
+    weights, positions : of every bin, the geometry and the axis on which lines are drawn
+    missing : whether the last bin of a table is the one of the missing values
+    shapes, limits : L_j and s_L,j of each table
+    max_features : s_G; None for no limit
+    greedy : whether pieces are found by bottom-up merging
+    exclude : features whose tables are zero
+    always_include : features that P_G keeps before all others, unless their tables are zero, and without a price
+    """
+
+    offsets: np.ndarray
+    weights: np.ndarray
+    positions: np.ndarray
+    missing: Sequence[bool]
+    shapes: Sequence[str]
+    limits: Sequence[int]
+    max_features: int | None = None
+    greedy: bool = False
+    exclude: Sequence[int] = ()
+    always_include: Sequence[int] = ()
+
+    @property
+    def tables(self):
+        """The bins of each table."""
+        return [slice(first, last) for first, last in zip(self.offsets[:-1], self.offsets[1:], strict=True)]
+
+
+def project(f, C):
+    """P_C = P_G o P_L o P_zm (paper, appendix A, Theorem A.1): the nearest tables in C."""
+    return prox(f, C, price=0.0, entry_price=0.0)[0]
+
+
+def prox(f, C, price, entry_price):
+    """The proximal step on stacked tables: P_zm, then P_L or its priced form per table, then P_G.
+
+    argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)
+
+    With classes a feature has one table for each: they have pieces, limits and codes of their own, but enter together,
+    with the sum of their nets and for one entry price.
+
+    Parameters
+    ----------
+    f : array of shape (n_coef,) or (n_coef, n_classes)
+    C : ConstraintSet
+    price, entry_price : mu * lambda * kappa and mu * lambda * 2 log p; both 0 without a jump cost
+
+    Returns
+    -------
+    out : the chosen tables, in the shape of f
+    codes : code length of each feature, 0 where its tables are zero
+    """
+    by_class = f.reshape(len(f), -1)
+    tables = C.tables
+    out, nets, codes = np.zeros(by_class.shape), np.zeros(len(tables)), np.zeros(len(tables))
+    for j, table in enumerate(tables):
+        w = C.weights[table]
+        for k, u in enumerate(by_class[table].T):
+            out[table, k], _, net, code = prox_table(
+                project_zero_mean(u, w), w, C.positions[table], C.missing[j], C.shapes[j], C.limits[j], price, C.greedy
+            )
+            nets[j] += net
+            codes[j] += code
+    kept = keep_largest(ranks(nets, C, entry_price), C.max_features)
+    for j in set(range(len(nets))) - set(kept.tolist()):
+        out[tables[j]], codes[j] = 0.0, 0.0
+    return out.reshape(f.shape), codes
+
+
+def ranks(nets, C, entry_price):
+    """What P_G compares: nets with the entry paid, infinite for tables that come first, nothing for excluded ones."""
+    paid = nets - entry_price
+    for j in C.always_include:
+        paid[j] = np.inf if nets[j] > 0 else 0.0
+    for j in C.exclude:
+        paid[j] = -np.inf
+    return paid
+
+
 def keep_largest(nets, max_features):
     """P_G (paper, appendix A): the tables with the largest positive net, ties to the lower index."""
     order = np.argsort(-nets, kind="stable")
     kept = order[nets[order] > 0]
     return np.sort(kept if max_features is None else kept[:max_features])
-
-
-def prox(
-    f, offsets, weights, positions, missing, shapes, limits, max_features, price, entry_price, greedy=False,
-    exclude=(), always_include=(),
-):  # fmt: skip
-    """The proximal step on stacked tables: P_zm, then P_L or its priced form per table, then P_G.
-
-    argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)
-
-    With price = entry_price = 0 it is the theorem P_C = P_G o P_L o P_zm (paper, appendix A).
-
-    exclude : features j with g_j = 0
-    always_include : features that pay no entry_price and that P_G keeps before all others, if their net is positive
-    """
-    out, nets = np.zeros(len(f)), np.zeros(len(offsets) - 1)
-    for j, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
-        table = slice(first, last)
-        centred = project_zero_mean(f[table], weights[table])
-        out[table], _, net, _ = prox_table(
-            centred, weights[table], positions[table], missing[j], shapes[j], limits[j], price, greedy
-        )
-        if j in exclude:
-            nets[j] = -np.inf
-        elif j in always_include:
-            nets[j] = np.inf if net > 0 else 0.0
-        else:
-            nets[j] = net - entry_price
-    for j in set(range(len(nets))) - set(keep_largest(nets, max_features).tolist()):
-        out[offsets[j] : offsets[j + 1]] = 0.0
-    return out

@@ -272,6 +272,81 @@ def test_proximal_step_minimises_its_whole_objective(backend, data):
     assert_feasible(stack, found.f, max_features)
 
 
+# ---------------------------------------------------------------- the reference's own projection
+
+
+def awkward_tables(shape, seed, n_classes):
+    """(stack, f): five tables of a shape, of random weights, some with a bin of weight zero, a missing bin, or both."""
+    rng = np.random.default_rng([SHAPES.index(shape), seed])
+    has_empty, missing = np.array([0, 1, 0, 1, 1], dtype=bool), np.array([0, 0, 1, 1, 0], dtype=bool)
+    n_bins = rng.integers(3, 6, 5) + missing
+    weights, positions = [], []
+    for b, with_empty, with_missing in zip(n_bins, has_empty, missing, strict=True):
+        w = rng.random(b) + 0.1
+        if shape == "frequency":  # all ordered bins weigh the same: only the missing one may be empty
+            w[: b - with_missing] = 1.0
+            w[-1] *= not (with_empty and with_missing)
+        elif with_empty:
+            w[rng.integers(b)] = 0.0
+        weights.append(w / w.sum())
+        positions.append(np.cumsum(rng.random(b) + 0.1))
+    f = rng.standard_normal((n_bins.sum(), n_classes)) * np.repeat(rng.uniform(0.5, 2.0, 5), n_bins)[:, None]
+    arrays = np.cumsum([0, *n_bins]), np.concatenate(weights), np.concatenate(positions), missing
+    return Stack(f[:, 0], *arrays, [shape] * 5, rng.integers(1, 4, 5), tied=False), f
+
+
+def least_over_the_set(stack, f, price, entry, max_features, exclude=(), always_include=()):
+    """min over g in C of ||f - g||^2 / 2 + (price * code + entry for every feature used), over all sets of features.
+
+    A feature that is always included pays no entry, and is used if that lowers the objective at all.
+    """
+    zero, used = np.zeros(len(stack)), np.zeros(len(stack))
+    for j, shape in enumerate(stack.shapes):
+        t = stack.table(j)
+        what = stack.weights[t], stack.positions[t], stack.missing[j], shape, int(stack.limits[j])
+        zero[j] = sum(square(u, what[0]) / 2 for u in f[t].T)
+        used[j] = sum(brute_force(u, *what, price) for u in f[t].T) + entry * (j not in always_include)
+    forced = {j for j in always_include if used[j] < zero[j] * (1 - 1e-12)}
+    free = [j for j in range(len(stack)) if j not in (*exclude, *always_include)]
+    n_free = len(free) if max_features is None else min(max_features - len(forced), len(free))
+    return min(
+        sum(used[j] if j in forced.union(chosen) else zero[j] for j in range(len(stack)))
+        for k in range(n_free + 1)
+        for chosen in combinations(free, k)
+    )
+
+
+@pytest.mark.parametrize("n_classes", [1, 2])
+@pytest.mark.parametrize("with_price", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_reference_projects_onto_the_nearest_point_of_the_set(shape, with_price, n_classes):
+    """P_C = P_G o P_L o P_zm (paper, appendix A) and the proximal step, as `rbr.reference.projections` writes them."""
+    n_used = []
+    for seed in range(12):
+        stack, f = awkward_tables(shape, seed, n_classes)
+        price, entry = (0.01 * 2.0 ** (seed % 6), 0.05) if with_price else (0.0, 0.0)
+        lists = ({}, {"exclude": (1,)}, {"always_include": (3,)}, {"exclude": (0,), "always_include": (4, 2)})[seed % 4]
+        max_features = (None, 2, 3)[seed % 3]
+        C = reference_projections.ConstraintSet(
+            *(stack.offsets, stack.weights, stack.positions, stack.missing, stack.shapes, stack.limits),
+            max_features=max_features,
+            **lists,
+        )
+        g, codes = reference_projections.prox(f, C, price, entry)
+        if not with_price:
+            assert_same_bits(reference_projections.project(f, C), g)
+        used = [j for j in range(5) if g[stack.table(j)].any()]
+        n_entries = len(set(used) - set(C.always_include))
+        reached = (stack.weights @ (f - g) ** 2).sum() / 2 + price * codes.sum() + entry * n_entries
+        best = least_over_the_set(stack, f, price, entry, max_features, **lists)
+        assert reached == pytest.approx(best, rel=1e-9)
+        assert not set(used) & set(C.exclude)
+        for column in g.T:
+            assert_feasible(stack, column, max_features)
+        n_used.append(len(used))
+    assert max(n_used) > 1
+
+
 @given(stack=stacks(min_tables=1, max_tables=6, max_bins=8), data=st.data())
 def test_leaving_out_hopeless_tables_changes_no_bit(stack, data):
     constraints = constraints_of(
