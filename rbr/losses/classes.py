@@ -250,25 +250,30 @@ class Multinomial(Loss):
 
         Those are log(share / mean probability), a half of Sinkhorn's iteration: it never raises the value,
         it is exact if all rows have the same scores, and it brings back a start from which every row is
-        saturated.
+        saturated. A class that no row has belongs at minus infinity: it is held where its probability is zero.
         """
         c = np.array(start, dtype=np.float64)
-        c -= c.mean()
         n_classes, radius = c.shape[0], 1.0
-        sums = sums_at(c)
+        sums = sums_at(c - c.mean())
+        present = sums[1 : n_classes + 1] > 0
+        if not present.all():
+            c[~present] = c[present].min() - LARGEST_INTERCEPT
+            sums = sums_at(c - c.mean())
+        c -= c.mean()
         for iteration in range(500):
             value, shares, means = sums[0], sums[1 : n_classes + 1], sums[n_classes + 1 : 2 * n_classes + 1]
             score, hessian = shares - means, sums[2 * n_classes + 1 :].reshape(n_classes, n_classes)
+            step = np.zeros(n_classes)
             with np.errstate(over="ignore", under="ignore"):
-                step = _newton_step_within(radius, hessian, score)
+                step[present] = _newton_step_within(radius, hessian[np.ix_(present, present)], score[present])
             size = np.abs(step).max()
             if iteration < 3 and size >= 0.5:
                 with np.errstate(divide="ignore"):
-                    step = np.clip(np.log(shares), -700.0, 0.0) - np.clip(np.log(means), -700.0, 0.0)
-                step -= step.mean()
+                    pulls = np.clip(np.log(shares), -700.0, 0.0) - np.clip(np.log(means), -700.0, 0.0)
+                step[present] = pulls[present] - pulls[present].mean()
                 size = np.abs(step).max()
             # As for one score: the step after one of 1e-8 would be of the order of its square.
-            if size <= 1e-8 or np.abs(c).max() >= LARGEST_INTERCEPT:
+            if size <= 1e-8 or np.ptp(c[present]) >= 2 * LARGEST_INTERCEPT:
                 c = c + step
                 break
             candidate_sums = sums_at(c + step)

@@ -5,7 +5,6 @@ which has one per class, and whose y holds a 1 in the column of the row's class 
 
 A loss is given by its name or by an object, of which only the fields are read: `name`, and the parameters that it has
 of `power`, `delta`, `level`, `smoothing`, `half_width` and `n_classes`.
-Looks at: numpy, scipy.  Seen by: rbr.reference.algorithm1.
 """
 
 from __future__ import annotations

@@ -155,7 +155,6 @@ def test_a_design_with_weights_of_its_own(sample_weight):
     assert_agrees_with_the_oracle(design, make_target("squared_error", design), **options)
 
 
-@pytest.mark.xfail(strict=True, reason="with a class that no row has, the intercepts of rbr.solve leave their optimum")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_class_that_no_row_has_changes_nothing(seed):
     """Its probability is zero, so the other classes are fitted as if it were not there."""
