@@ -19,6 +19,7 @@ _HOMES = {
     "Constraints": "rbr.constraints",
     "RBRClassifier": "rbr.estimators",
     "RBRRegressor": "rbr.estimators",
+    "SolverOptions": "rbr._options",
     "SparseJL": "rbr.embedding",
     "baselines": "rbr.baselines",
     "cli": "rbr.cli",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr import reference as reference
     from rbr import theory as theory
     from rbr._backend import use_backend as use_backend
+    from rbr._options import SolverOptions as SolverOptions
     from rbr._show_versions import show_versions as show_versions
     from rbr.constraints import Constraints as Constraints
     from rbr.data.binning import Binner as Binner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rbr import SolverOptions
 from rbr.data.design import BinnedMatrix
 from rbr.losses import LOSSES
 from rbr.objective import RowBlock, RowObjective, make_objective
@@ -56,10 +57,10 @@ def with_even_bins(seed=0, n_rows=240, n_bins=(6, 5, 4, 8, 3)):
     return BinnedMatrix(codes, np.concatenate([[0], np.cumsum(n_bins)]))
 
 
-def objective_of(design, y, loss="squared_error", sample_weight=None, offset=None, n_threads=1, X=None):
+def objective_of(design, y, loss="squared_error", sample_weight=None, offset=None, n_threads=1, X=None, **options):
     """The objective over the rows of a design, and the one block that it keeps them in."""
     rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "X": X}
-    return make_objective(design, y, n_jobs=n_threads, **rows)
+    return make_objective(design, y, n_jobs=n_threads, options=SolverOptions(**options), **rows)
 
 
 def block_of(objective):
@@ -83,8 +84,8 @@ def in_three(objective):
         )
         for rows in (slice(0, n // 5), slice(n // 5, n // 2), slice(n // 2, n))
     ]
-    options = {"n_outputs": objective.n_outputs, "n_total": objective.n_total, "n_threads": 2}
-    return RowObjective(blocks, objective.loss, **options)
+    options = {"n_outputs": objective.n_outputs, "n_total": objective.n_total, "options": objective.options}
+    return RowObjective(blocks, objective.loss, n_threads=2, **options)
 
 
 __all__ = [

@@ -14,7 +14,6 @@ import pytest
 
 import rbr
 from rbr._fast import _build_info
-from rbr.objective.changes import MAX_ROWS
 
 PACKAGE = Path(rbr.__file__).parent
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,7 +234,7 @@ def test_contributors_are_told_the_length_of_a_line():
 @pytest.mark.parametrize("name", ["importances", "jumps"])
 def test_readers_are_told_up_to_how_many_rows_all_count(name):
     text = " ".join(getattr(rbr.AdditiveModel, name).__doc__.split())
-    assert f"up to {MAX_ROWS:,} training rows" in text.lower()
+    assert f"up to {rbr.SolverOptions().measured_rows:,} training rows" in text.lower()
     assert "over all rows, corrected by a sample of rows" in text
 
 

@@ -15,7 +15,6 @@ from rbr.constraints import Constraints
 from rbr.data.binning import Binner
 from rbr.objective.protocol import Point
 from rbr.solvers import Solution
-from rbr.solvers.auto import DESCENT, NEWTON_TO_FINISH
 from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import Proposal
 from rbr.solvers.refit import settle_empty_levels, used_features
@@ -165,9 +164,9 @@ def _try(state: _State, moved: dict[int, np.ndarray], constraints: Constraints, 
         Proposal((), f, used_features(bound, state.labels), state.labels),
         state.point.intercept,
         step=problem.natural_step,
-        n_newton=NEWTON_TO_FINISH,
+        n_newton=problem.options.newton_to_finish,
         tol=0.1 * tol,
     )
-    if value >= state.value - DESCENT * abs(state.value):
+    if value >= state.value - problem.options.descent * abs(state.value):
         return None
     return _State(problem, point, labels, {**state.edges, **moved}, value)

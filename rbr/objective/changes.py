@@ -2,7 +2,7 @@
 
 Such a change moves the scores of a row by a number that depends on its bin alone. A parabola in each bin, which serves
 the solver for its small steps, will not do by itself: where classes separate, the curvature is near zero at the fit and
-says nothing about a large change. So with up to MAX_ROWS rows losses are taken from all of them. With more, the
+says nothing about a large change. So with up to `measured_rows` rows losses are taken from all of them. With more, the
 parabolas of all rows say what they can, and a sample says how far the losses are from their parabolas; a sample alone
 would have to tell apart losses that differ by a millionth.
 """
@@ -18,17 +18,14 @@ from rbr.objective.protocol import Point
 if TYPE_CHECKING:
     from rbr.objective.rows import RowObjective
 
-# Up to MAX_ROWS rows all are looked at; with more, a sample.
-MAX_ROWS, SAMPLE_ROWS = 50_000, 1 << 13
-
 
 class RowChanges:
     """Rows with their scores, losses and derivatives at a point: all, or some and the sums by bin of all."""
 
     def __init__(self, objective: RowObjective, point: Point):
         self.objective, self.loss, self.f = objective, objective.loss, point.f
-        self.is_all = objective._n_rows <= MAX_ROWS
-        self.rows = objective._spread(MAX_ROWS if self.is_all else SAMPLE_ROWS)
+        self.is_all = objective._n_rows <= objective.options.measured_rows
+        self.rows = objective._spread(objective._n_rows if self.is_all else objective.options.measured_sample)
         blocks = objective._blocks
         self.y = self._gathered([block.y for block in blocks])
         self.raw = self._gathered(point.handle.raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rbr._options import SolverOptions
 from rbr.losses import Loss
 from rbr.objective.protocol import Tables, Work
 
@@ -11,10 +12,12 @@ from rbr.objective.protocol import Tables, Work
 class TableAnswers:
     """The tables of an objective, its counts of work, and the sign and scale of its gradients."""
 
-    def __init__(self, tables: Tables, loss: Loss, *, n_outputs: int, n_total: float, n_threads: int):
+    def __init__(
+        self, tables: Tables, loss: Loss, *, n_outputs: int, n_total: float, n_threads: int, options: SolverOptions
+    ):
         self.tables, self.loss = tables, loss
         self.n_outputs, self.n_total, self.n_threads = n_outputs, n_total, n_threads
-        self.work = Work()
+        self.work, self.options = Work(), options
 
     @property
     def n_passes(self) -> float:

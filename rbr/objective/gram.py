@@ -17,6 +17,7 @@ from typing import NoReturn
 import numpy as np
 
 from rbr._backend import kernels
+from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.losses import Loss
@@ -24,9 +25,8 @@ from rbr.objective.common import TableAnswers
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Point, Tables
 from rbr.objective.rows import RowObjective, added
 
-# What the choice goes by, in nanoseconds of one core (docs/performance.md): the price of a fit by rows per row and
-# column, all its passes together; that of a cross-tabulation per row and pair of columns, and then per entry.
-NS_OF_A_FIT_BY_ROWS = 25.0
+# What the choice goes by, in nanoseconds of one core (docs/performance.md): the price of a cross-tabulation per row and
+# pair of columns, and then per entry.
 NS_PER_PAIR, NS_PER_WEIGHTED_PAIR = 1.0, 1.5
 NS_PER_GRAM_ENTRY = 15.0
 MAX_GRAM_BYTES = 256 << 20
@@ -127,7 +127,7 @@ def gram_pays(objective: RowObjective) -> bool:
     n_pairs = tables.n_tables * (tables.n_tables + 1) / 2
     per_pair = NS_PER_PAIR if _has_equal_weights(objective) else NS_PER_WEIGHTED_PAIR
     by_gram = n_rows * n_pairs * per_pair + NS_PER_GRAM_ENTRY * tables.n_coef**2
-    return by_gram < n_rows * tables.n_tables * NS_OF_A_FIT_BY_ROWS
+    return by_gram < n_rows * tables.n_tables * objective.options.ns_of_a_fit_by_rows
 
 
 def _has_equal_weights(objective: RowObjective) -> bool:
@@ -147,9 +147,8 @@ def gram_objective(objective: RowObjective) -> GramObjective:
     )
     n_tables = objective.tables.n_tables
     objective.work.columns_read += n_tables * (n_tables + 1) // 2
-    return GramObjective(
-        sums, objective.tables, objective.loss, n_total=objective.n_total, n_threads=objective.n_threads
-    )
+    same = {"n_total": objective.n_total, "n_threads": objective.n_threads, "options": objective.options}
+    return GramObjective(sums, objective.tables, objective.loss, **same)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +222,17 @@ class GramObjective(TableAnswers):
     has_values = False
     constant_curvature = 1.0
 
-    def __init__(self, sums: GramSums, tables: Tables, loss: Loss, *, n_total: float, n_threads: int = 1):
-        super().__init__(tables, loss, n_outputs=1, n_total=n_total, n_threads=n_threads)
+    def __init__(
+        self,
+        sums: GramSums,
+        tables: Tables,
+        loss: Loss,
+        *,
+        n_total: float,
+        n_threads: int = 1,
+        options: SolverOptions = DEFAULTS,
+    ):
+        super().__init__(tables, loss, n_outputs=1, n_total=n_total, n_threads=n_threads, options=options)
         self._gram, self._weight = sums.gram, sums.weight  # the one thing that is too large to scale
         self._target, self._masses = sums.target / sums.weight, sums.bin_weights / sums.weight
         self._product: tuple[np.ndarray | None, np.ndarray | None] = None, None

@@ -13,23 +13,11 @@ from functools import cached_property
 import numpy as np
 
 from rbr._backend import kernels
+from rbr._options import SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian
 
-# A Hessian is rough above this many rows, or where it has more cells than this and than there are entries.
-ROUGH_FROM_ROWS = 50_000
-ROUGH_FROM_CELLS = 1 << 20
-# Between tables the bins of a line are taken together to this many groups, which is off by a sixty-fourth; to half as
-# many where a sample of rows is off by more.
-LINE_GROUPS = 8
-# A sample has at least this many rows, and this many for each unknown: it is off by about sqrt(unknowns / rows).
-HESSIAN_ROWS = 1 << 15
-HESSIAN_ROWS_PER_UNKNOWN = 64
-# Groups with this many sampled rows are shrunk by half.
-FEW_ROWS = 10
-# A rough Hessian serves again while the curvature of the rows has moved by at most this part of itself.
-STALE = 0.02
 # Below this many pairs of entries a second thread does not pay.
 MIN_PAIRS_PER_THREAD = 200_000
 
@@ -52,12 +40,12 @@ class Curvature(Handle):
     def of_output(self, output: int) -> list[np.ndarray]:
         return [a if a.ndim == 1 else np.ascontiguousarray(a[:, output]) for a in self.by_row]
 
-    def is_near(self, other: Curvature) -> bool:
+    def is_near(self, other: Curvature, stale: float) -> bool:
         """Whether a Hessian that was built from the other one serves here."""
         if self.is_majorized != other.is_majorized or [len(a) for a in self.by_row] != [len(a) for a in other.by_row]:
             return False
         moved = sum(float(np.abs(a - b).sum()) for a, b in zip(self.by_row, other.by_row, strict=True))
-        return moved <= STALE * float(other.total)
+        return moved <= stale * float(other.total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +57,15 @@ class Merged(Handle):
     codes: list[np.ndarray]
 
 
-def accuracy(n_rows: int, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
+def accuracy(options: SolverOptions, n_rows: int, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
     """Which accuracy pays for the Hessian of a fit."""
     n_entries = n_rows * n_tables * (n_tables + 1) // 2
-    if n_rows <= ROUGH_FROM_ROWS and n_groups**2 <= max(n_entries, ROUGH_FROM_CELLS):
+    if n_rows <= options.rough_from_rows and n_groups**2 <= max(n_entries, options.rough_from_cells):
         return EXACT
-    n_sampled = max(HESSIAN_ROWS, HESSIAN_ROWS_PER_UNKNOWN * n_unknowns)
+    n_sampled = max(options.hessian_rows, options.hessian_rows_per_unknown * n_unknowns)
     if 2 * n_sampled > n_rows:
-        return Accuracy(True, LINE_GROUPS)
-    return Accuracy(True, LINE_GROUPS // 2, n_sampled)
+        return Accuracy(True, options.line_groups)
+    return Accuracy(True, options.line_groups // 2, n_sampled)
 
 
 def merged_codes(design: BinnedMatrix, groups: Groups, rows: np.ndarray | None) -> np.ndarray:
@@ -106,7 +94,13 @@ def cross_tabulation(codes: np.ndarray, offsets: np.ndarray, weights: np.ndarray
 
 
 def rough(
-    matrix: np.ndarray, total: float, by_bin: np.ndarray, of_all: float, merged: Merged, by_row: list[np.ndarray]
+    matrix: np.ndarray,
+    total: float,
+    by_bin: np.ndarray,
+    of_all: float,
+    merged: Merged,
+    by_row: list[np.ndarray],
+    few_rows: float,
 ) -> Hessian:
     """A sample's cross-tabulation (used up) with the diagonal and the total of all rows.
 
@@ -116,12 +110,14 @@ def rough(
     """
     by_group = np.diagonal(matrix).copy()
     if merged.accuracy.n_sampled is not None:
-        by_group *= _scale_to_all_rows(matrix, by_bin, merged, by_row)
+        by_group *= _scale_to_all_rows(matrix, by_bin, merged, by_row, few_rows)
     coupling = by_group * np.sqrt(of_all / max(total, 1e-300))
     return Hessian(matrix, coupling, of_all, by_bin)
 
 
-def _scale_to_all_rows(matrix: np.ndarray, by_bin: np.ndarray, merged: Merged, by_row: list[np.ndarray]) -> np.ndarray:
+def _scale_to_all_rows(
+    matrix: np.ndarray, by_bin: np.ndarray, merged: Merged, by_row: list[np.ndarray], few_rows: float
+) -> np.ndarray:
     """Give a sample's cross-tabulation the diagonal of all rows, in place; the factors of its rows and columns.
 
     A group counts by the number of rows that would say as much, all curvatures equal.
@@ -139,7 +135,7 @@ def _scale_to_all_rows(matrix: np.ndarray, by_bin: np.ndarray, merged: Merged, b
     ratio, n_seen = (
         np.divide(a, b, out=np.zeros_like(a), where=b > 0) for a, b in ((in_all, in_sample), (in_sample**2, squares))
     )
-    scale = np.sqrt(ratio * n_seen / (n_seen + FEW_ROWS))
+    scale = np.sqrt(ratio * n_seen / (n_seen + few_rows))
     matrix *= scale[:, None]
     matrix *= scale
     np.fill_diagonal(matrix, in_all)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rbr._checks import check_nonnegative, check_vector
+from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import resolve_n_jobs
 from rbr.data.design import BinnedMatrix
 from rbr.losses import Loss, get_loss
@@ -24,6 +25,7 @@ def make_objective(
     offset: ArrayLike | None = None,
     X: Any = None,
     n_jobs: int | None = None,
+    options: SolverOptions | None = None,
 ) -> RowObjective:
     """The mean loss of tables over the rows of a binned matrix, as `solve(objective=...)` takes it.
 
@@ -41,6 +43,8 @@ def make_objective(
         The table that B was made of. With it the objective can also be asked about values within bins.
     n_jobs : int, optional
         Threads; no answer depends on their number.
+    options : SolverOptions, optional
+        What steers fits of it; see `rbr.SolverOptions`.
 
     Examples
     --------
@@ -77,7 +81,16 @@ def make_objective(
         B = B.with_weights(B.weights_kind, sample_weight=given)
     values = None if X is None else ColumnValues(X, None if used is None or used.all() else np.flatnonzero(used))
     block = RowBlock(B, y, v, offset, values, None if used is None else given)
-    return RowObjective([block], loss.prepare(y, v, offset), n_outputs=n_outputs, n_total=n_total, n_threads=n_threads)
+    if options is not None and not isinstance(options, SolverOptions):
+        raise TypeError(f"options is a {type(options).__name__}; it must be a SolverOptions")
+    return RowObjective(
+        [block],
+        loss.prepare(y, v, offset),
+        n_outputs=n_outputs,
+        n_total=n_total,
+        n_threads=n_threads,
+        options=DEFAULTS if options is None else options,
+    )
 
 
 def _check_offset(offset, n_rows: int, n_outputs: int) -> np.ndarray:

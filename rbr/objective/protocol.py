@@ -19,6 +19,7 @@ import numpy as np
 from rbr._ragged import bins_of
 
 if TYPE_CHECKING:
+    from rbr._options import SolverOptions
     from rbr.data.design import BinnedMatrix
     from rbr.losses import Loss
 
@@ -240,6 +241,8 @@ class Objective(Protocol):
         Scores per row; with more than one, f has the shape (n_coef, n_outputs).
     n_threads : int
     work : Work
+    options : SolverOptions
+        What steers fits of it.
     has_many_rows : bool
         Whether passes over the rows are what a fit costs, so that each has to pay.
     weighs_little : bool
@@ -258,6 +261,7 @@ class Objective(Protocol):
     n_outputs: int
     n_threads: int
     work: Work
+    options: SolverOptions
     has_many_rows: bool
     weighs_little: bool
     has_constant_target: bool

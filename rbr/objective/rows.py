@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rbr._backend import kernels
+from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
@@ -25,16 +26,6 @@ from rbr.objective.common import TableAnswers
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
 
-# From here on passes over the rows are what a fit costs.
-MANY_ROWS = 50_000
-# A fit may begin on a sample of at least this many rows.
-MIN_SAMPLE_ROWS = 15_000
-# The dispersion, one number, is estimated from at most this many rows.
-REPRESENTATIVE_ROWS = 20_000
-# The curvature of the constant model, which sets the length of some steps, is that of at most this many rows.
-CURVATURE_ROWS = 1 << 16
-# With fewer rows a column is summed sooner than it is judged by bounds.
-SCREENED_ROWS = 4096
 # Weights with a sum below this part of the number of rows are probably relative ones.
 LITTLE_WEIGHT = 0.1
 
@@ -126,6 +117,7 @@ class RowObjective(TableAnswers):
         By default those of the first block's design; with several blocks, with the shares of all rows.
     is_part_of_many : bool
         Whether these rows stand for many more, so that a fit on them should be as sparing with passes.
+    options : SolverOptions
     """
 
     def __init__(
@@ -138,9 +130,10 @@ class RowObjective(TableAnswers):
         n_threads: int = 1,
         tables: Tables | None = None,
         is_part_of_many: bool = False,
+        options: SolverOptions = DEFAULTS,
     ):
         tables = tables_of(blocks, n_threads) if tables is None else tables
-        super().__init__(tables, loss, n_outputs=n_outputs, n_total=n_total, n_threads=n_threads)
+        super().__init__(tables, loss, n_outputs=n_outputs, n_total=n_total, n_threads=n_threads, options=options)
         self._blocks = tuple(blocks)
         self._n_rows = sum(block.n_rows for block in self._blocks)
         self._is_part_of_many = is_part_of_many
@@ -149,7 +142,7 @@ class RowObjective(TableAnswers):
 
     @property
     def has_many_rows(self) -> bool:
-        return self._is_part_of_many or self._n_rows > MANY_ROWS
+        return self._is_part_of_many or self._n_rows > self.options.many_rows
 
     @property
     def weighs_little(self) -> bool:
@@ -162,7 +155,7 @@ class RowObjective(TableAnswers):
 
     @property
     def screening_pays(self) -> bool:
-        return self._n_rows >= SCREENED_ROWS
+        return self._n_rows >= self.options.screened_rows
 
     @property
     def has_values(self) -> bool:
@@ -190,7 +183,7 @@ class RowObjective(TableAnswers):
     @cached_property
     def constant_curvature(self) -> float:
         of_blocks, weight, least = [], 0.0, np.inf
-        for block, rows in zip(self._blocks, self._spread(CURVATURE_ROWS), strict=True):
+        for block, rows in zip(self._blocks, self._spread(self.options.curvature_rows), strict=True):
             y, v = block.y[rows], block.v[rows]
             raw = np.zeros(len(y) if self.n_outputs == 1 else (len(y), self.n_outputs)) + self._constant_intercept
             raw += 0.0 if block.offset is None else block.offset[rows]
@@ -305,10 +298,10 @@ class RowObjective(TableAnswers):
         return self._bin_sums(curvature.by_row, tables), curvature.total
 
     def still_serves(self, curvature: hessians.Curvature, other: hessians.Curvature) -> bool:
-        return curvature.is_near(other)
+        return curvature.is_near(other, self.options.stale)
 
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
-        return hessians.accuracy(self._n_rows, n_tables, n_groups, n_unknowns)
+        return hessians.accuracy(self.options, self._n_rows, n_tables, n_groups, n_unknowns)
 
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> hessians.Merged:
         chosen = [None] * len(self._blocks) if accuracy.n_sampled is None else self._spread(accuracy.n_sampled)
@@ -332,7 +325,7 @@ class RowObjective(TableAnswers):
             return Hessian(matrix, np.diagonal(matrix), total)
         whole = curvature if merged.accuracy.n_sampled is None else None
         by_bin, of_all = self.curvature_sums(point, merged.groups.tables, curvature.is_majorized, whole)
-        return hessians.rough(matrix, total, by_bin, float(of_all), merged, by_row)
+        return hessians.rough(matrix, total, by_bin, float(of_all), merged, by_row, self.options.few_rows)
 
     def hessian_times(self, point: Point, curvature: hessians.Curvature, tables: np.ndarray):
         if self.n_outputs == 1 or curvature.is_majorized:
@@ -379,7 +372,7 @@ class RowObjective(TableAnswers):
 
     def sample(self, share: float) -> RowObjective | None:
         n_sampled = int(self._n_rows * share)
-        if n_sampled < MIN_SAMPLE_ROWS:
+        if n_sampled < self.options.min_sample_rows:
             return None
         sample = self._over(n_sampled, is_part_of_many=True)
         try:
@@ -389,7 +382,8 @@ class RowObjective(TableAnswers):
         return sample
 
     def representative(self) -> RowObjective:
-        return self if self._n_rows <= REPRESENTATIVE_ROWS else self._over(REPRESENTATIVE_ROWS)
+        at_most = self.options.representative_rows
+        return self if self._n_rows <= at_most else self._over(at_most)
 
     def _over(self, n_sampled: int, **options) -> RowObjective:
         """The same loss over a sample of rows, see `spread_rows`; n is that of the sample."""
@@ -404,7 +398,7 @@ class RowObjective(TableAnswers):
 
     def _with(self, blocks: Sequence[RowBlock], n_total: float, **options) -> RowObjective:
         """The same loss over other rows."""
-        same = {"n_outputs": self.n_outputs, "n_threads": self.n_threads}
+        same = {"n_outputs": self.n_outputs, "n_threads": self.n_threads, "options": self.options}
         return RowObjective(blocks, self.loss, n_total=n_total, **same, **options)
 
     def _spread(self, n_sampled: int) -> list:

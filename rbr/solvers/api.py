@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rbr._checks import check_choice, check_int, check_real
+from rbr._options import SolverOptions
 from rbr._parallel import one_blas_thread
 from rbr.constraints import DEFAULT_JUMP_COST, BoundConstraints, Constraints
 from rbr.data.design import BinnedMatrix
@@ -47,6 +48,7 @@ def solve(
     callback: Callable[[Iteration], bool | None] | None = None,
     verbose: int = 0,
     n_jobs: int | None = None,
+    options: SolverOptions | None = None,
     objective: Objective | None = None,
 ) -> Solution:
     """Fit tables to y: minimise the mean loss over the constraint set.
@@ -85,8 +87,10 @@ def solve(
         1 prints a line per iteration.
     n_jobs : int, optional
         Threads; the result does not depend on their number.
+    options : SolverOptions, optional
+        What steers the fit; see `rbr.SolverOptions`.
     objective : Objective, optional
-        In the place of B, y, loss, sample_weight, offset and n_jobs: see `rbr.make_objective`, and
+        In the place of B, y, loss, sample_weight, offset, n_jobs and options: see `rbr.make_objective`, and
         `rbr.objective.Objective` for what one of your own has to answer.
 
     Returns
@@ -112,7 +116,7 @@ def solve(
     check_real(alpha, "alpha", 0.0)
     if dispersion is not None:
         check_real(dispersion, "dispersion", 0.0)
-    rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": n_jobs}
+    rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": n_jobs, "options": options}
     objective = _objective_of(B, y, rows, objective)
     constraints = _bound(constraints, objective)
     if objective.has_constant_target:
@@ -128,8 +132,8 @@ def solve(
     if dispersion is None and constraints.jump_cost > 0:
         dispersion = estimate_dispersion(objective, constraints)
     problem = Problem(objective, constraints, float(alpha), (dispersion or 0.0) / objective.n_total)
-    options = RunOptions(None if step_size == "auto" else float(step_size), max_iter, tol)
-    ending, recorder = _run(problem, solver, options, warm_start, verbose, callback)
+    run = RunOptions(None if step_size == "auto" else float(step_size), max_iter, tol)
+    ending, recorder = _run(problem, solver, run, warm_start, verbose, callback)
     if tol > 0:
         _warn_if_not_converged(ending, recorder, problem, tol)
     return Solution.of(problem, ending, recorder.history, dispersion)

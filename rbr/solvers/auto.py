@@ -25,21 +25,6 @@ from rbr.solvers.screening import ScreenedGradient
 from rbr.solvers.solution import Recorder
 from rbr.solvers.start import Start
 
-# New pieces must lower the objective by this part of its first value to be accepted: more than rounding, and enough
-# that separable classes, whose loss has no minimum, come to an end.
-DESCENT = 1e-10
-MAX_STEP_HALVINGS = 12
-NEWTON_PER_PROPOSAL = 2
-NEWTON_PER_MOVE = 4
-NEWTON_TO_FINISH = 12
-# Above this ratio of residual to noise dispersion, features are still missing.
-SIGNAL_LEFT = 1.5
-# At the start every table can explain much of y alone; let this many in at first, then twice as many each time.
-FIRST_FEATURES = 4
-SHIFTS_TRIED = 1
-# Where rows are few and columns many, a fit keeps to this many columns, or this part of them, that promise most.
-MIN_CANDIDATES, CANDIDATE_SHARE = 256, 1 / 16
-
 
 class Candidates:
     """The columns that are searched for pieces until they have no more to offer; then all are searched once.
@@ -50,8 +35,8 @@ class Candidates:
     """
 
     def __init__(self, problem: Problem):
-        n_features = problem.constraints.n_features
-        self.n_kept = max(MIN_CANDIDATES, round(CANDIDATE_SHARE * n_features))
+        n_features, options = problem.constraints.n_features, problem.options
+        self.n_kept = max(options.min_candidates, round(options.candidate_share * n_features))
         self.is_worthwhile = 2 * self.n_kept < n_features and not problem.screen.pays
         self._others = NONE  # columns that are left out
 
@@ -125,8 +110,8 @@ class State:
         point, labels = start()
         value = problem.value(point, labels)
         is_from_sample = problem.objective.has_many_rows and len(point.support) > 0
-        pieces_first = is_from_sample and problem.dispersion_ratio(point) <= SIGNAL_LEFT
-        least_descent = DESCENT * abs(value)
+        pieces_first = is_from_sample and problem.dispersion_ratio(point) <= problem.options.signal_left
+        least_descent = problem.options.descent * abs(value)
         return cls(
             *(problem, options, recorder, candidates, point, labels, value, step, step, least_descent, pieces_first)
         )
@@ -141,7 +126,7 @@ class State:
         self.pieces_pay, self.pieces_settled = not self.pieces_settled, False
         self.others = self.candidates.others(self.point)
         self.allowed = constraints.excluding(self.others) if len(self.others) else constraints
-        self.growing = self.allowed.with_max_features(_at_a_time(constraints, self.point))
+        self.growing = self.allowed.with_max_features(_at_a_time(problem, self.point))
 
     @property
     def tolerance(self) -> float:
@@ -210,10 +195,11 @@ def propose(state: State) -> Iterator[Attempt]:
         yield from pieces_before_columns(state)
         if state.is_over:
             return
-    for halving in range(MAX_STEP_HALVINGS + 1):
+    max_halvings = state.problem.options.max_step_halvings
+    for halving in range(max_halvings + 1):
         found = proximal_step(state)
         state.record()
-        if state.is_still or state.is_over or halving == MAX_STEP_HALVINGS:
+        if state.is_still or state.is_over or halving == max_halvings:
             return
         if halving == 0:
             yield from careful_step(state)
@@ -249,7 +235,7 @@ def move(state: State) -> Iterator[Attempt]:
     """Step 4: single moves where no step proposes anything that pays, and at last more digits of what is there."""
     yield from single_moves(state)
     if not state.is_fixed_point:
-        yield Attempt(None, NEWTON_TO_FINISH, at_least=0.0)
+        yield Attempt(None, state.problem.options.newton_to_finish, at_least=0.0)
 
 
 def finish(state: State) -> Ending:
@@ -299,7 +285,7 @@ def careful_step(state: State) -> Iterator[Attempt]:
     at the final price it would buy pieces for what others explain later.
     """
     ratio = state.problem.dispersion_ratio(state.point)
-    if ratio > SIGNAL_LEFT:
+    if ratio > state.problem.options.signal_left:
         careful, _ = state.problem.step_from(state.gradient, state.longest_step, state.growing, ratio)
         if not np.array_equal(careful.labels, state.labels):
             yield attempt_at(state, careful)
@@ -328,7 +314,7 @@ def as_found(state: State, found: Prox) -> Iterator[Attempt]:
     """What the step found: other pieces, unless they were refused before, or more digits of those that are there."""
     same_features = np.array_equal(found.support, state.point.support)
     if np.array_equal(found.labels, state.labels):
-        yield Attempt(None, NEWTON_TO_FINISH, at_least=0.0)
+        yield Attempt(None, state.problem.options.newton_to_finish, at_least=0.0)
     elif state.problem.objective.has_many_rows and not state.pieces_pay and same_features:
         pass  # the best pieces of all promise too little, so these do
     elif not any(np.array_equal(found.labels, other) for other in state.refused):
@@ -338,7 +324,7 @@ def as_found(state: State, found: Prox) -> Iterator[Attempt]:
 
 def attempt_at(state: State, proposal: Proposal | Prox) -> Attempt:
     """An attempt at other pieces."""
-    return Attempt(proposal, NEWTON_PER_PROPOSAL, state.least_descent, state.least_gain)
+    return Attempt(proposal, state.problem.options.newton_per_proposal, state.least_descent, state.least_gain)
 
 
 def single_moves(state: State) -> Iterator[Attempt]:
@@ -347,10 +333,12 @@ def single_moves(state: State) -> Iterator[Attempt]:
     least, others = max(state.least_descent, state.least_gain), state.candidates.others(point)
 
     def attempt(moves) -> Iterator[Attempt]:
-        return (Attempt(one, NEWTON_PER_MOVE, least, state.least_gain) for one in moves)
+        return (Attempt(one, problem.options.newton_per_move, least, state.least_gain) for one in moves)
 
     if state.pieces_pay:
-        yield from attempt(islice(shifts(problem, point, labels, gradient.of_used, least), SHIFTS_TRIED))
+        yield from attempt(
+            islice(shifts(problem, point, labels, gradient.of_used, least), problem.options.shifts_tried)
+        )
     if len(point.support) == problem.constraints.n_features:
         return
     if len(point.support) == problem.constraints.max_features:
@@ -368,14 +356,14 @@ def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarra
 
     The least of them that proposes anything takes the features and pieces that are surest to pay.
     """
-    growing = problem.constraints.with_max_features(_at_a_time(problem.constraints, gradient.point))
+    growing = problem.constraints.with_max_features(_at_a_time(problem, gradient.point))
     while (step := 2 * step) <= problem.entry_step:
         found, _ = problem.step_from(gradient, step, growing)
         if not np.array_equal(found.labels, labels):
             yield found
 
 
-def _at_a_time(constraints: BoundConstraints, point: Point) -> int:
+def _at_a_time(problem: Problem, point: Point) -> int:
     """How many features a step from here may use."""
-    n_features = max(FIRST_FEATURES, 2 * len(point.support))
-    return n_features if constraints.max_features is None else min(constraints.max_features, n_features)
+    n_features, limit = max(problem.options.first_features, 2 * len(point.support)), problem.constraints.max_features
+    return n_features if limit is None else min(limit, n_features)

@@ -10,10 +10,6 @@ from rbr.solvers.problem import Problem
 from rbr.solvers.solution import Recorder
 from rbr.solvers.start import start_at
 
-MAX_ROUNDS = 4
-# Two estimates that differ by at most this part of themselves are one.
-SETTLED = 0.05
-
 
 def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:
     """phi, the unit of the jump cost: the variance that is left when a good model has been taken out.
@@ -34,7 +30,7 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     constant = start_at(Problem(objective, constraints, 0.0, 0.0), None)
     phi, candidates = objective.dispersion(constant[0]), None
     options = RunOptions(max_iter=30, tol=1e-3, looks_at_all=False)
-    for _ in range(MAX_ROUNDS):
+    for _ in range(objective.options.dispersion_rounds):
         problem = Problem(objective, constraints, 0.0, phi / n)
         candidates = Candidates(problem) if candidates is None else candidates
         ending = run_auto(problem, lambda: constant, options, Recorder(problem), candidates)
@@ -44,6 +40,6 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
         if df > n / 2:
             break
         previous, phi = phi, objective.dispersion(ending.point, df)
-        if abs(phi - previous) <= SETTLED * previous:
+        if abs(phi - previous) <= objective.options.dispersion_settled * previous:
             break
     return phi

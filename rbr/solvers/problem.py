@@ -8,18 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
+from rbr._options import SolverOptions
 from rbr.constraints import BoundConstraints, Prox
 from rbr.objective.protocol import Objective, Point
 from rbr.solvers.proposal import Proposal
 from rbr.solvers.refit import norm, refit, ridge
 from rbr.solvers.screening import Screen, ScreenedGradient
 from rbr.solvers.space import Spaces
-
-# With many rows new pieces, a single move and a further Newton step must gain this many units of log-likelihood, or
-# this part of the objective: twice as many units count as equally good (rbr.model.jumps), and each costs passes.
-LEAST_GAIN, LEAST_RELATIVE_GAIN = 1.0, 1e-5
-# A loss is flat if it curves this many times less than its bound, at the constant model.
-FLAT = 2.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +36,10 @@ class Problem:
     constraints: BoundConstraints
     alpha: float
     scale: float
+
+    @property
+    def options(self) -> SolverOptions:
+        return self.objective.options
 
     @property
     def n_threads(self) -> int:
@@ -67,7 +66,7 @@ class Problem:
         """What a change must gain with many rows, where trying it costs passes over all of them; 0 with few."""
         if not self.objective.has_many_rows:
             return 0.0
-        return min(LEAST_GAIN * self.scale, LEAST_RELATIVE_GAIN * abs(value))
+        return min(self.options.least_gain * self.scale, self.options.least_relative_gain * abs(value))
 
     # Steps ----------------------------------------------------------------------------------------------------
 
@@ -78,7 +77,7 @@ class Problem:
         A step that is safe for the bound is then too short to tell which features and pieces pay.
         """
         bound = self.objective.loss.curvature_bound()
-        return bound is not None and FLAT * self.objective.constant_curvature < bound
+        return bound is not None and self.options.flat * self.objective.constant_curvature < bound
 
     @cached_property
     def entry_step(self) -> float:

@@ -10,12 +10,6 @@ from rbr.objective.protocol import Objective, Point
 from rbr.shapes import isotonic
 from rbr.solvers.space import Spaces
 
-MAX_HALVINGS = 6
-# A step that lowers the value by more than this part of what the step before did shows that its Hessian was too rough.
-SLOW = 0.1
-# A step gains about this part of what the step before gained.
-USUAL = 0.03
-
 
 def refit(
     objective: Objective,
@@ -54,11 +48,11 @@ def refit(
         if trial is None:
             break
         descent = value - trial[-1]
-        if descent > SLOW * last_descent:
+        if descent > objective.options.slow * last_descent:
             space.be_exact()
         last_descent = descent
         point, labels, value = trial
-        if USUAL * descent < enough:
+        if objective.options.usual * descent < enough:
             break
     return point, labels
 
@@ -77,7 +71,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
         promise = -0.5 * float(gradient @ space.coordinates(move))
         if value - 2 * promise > target:
             return None
-        for halving in range(MAX_HALVINGS + 1):
+        for halving in range(objective.options.max_newton_halvings + 1):
             moved = np.zeros(point.f.shape)
             moved[used] = point.f[used] + 0.5**halving * move[used]
             tables, new_labels = keep_monotone(constraints, moved, labels, point.support)

@@ -18,15 +18,6 @@ from rbr.constraints import BoundConstraints
 from rbr.objective.protocol import EXACT, Groups, Handle, Hessian, Objective, Point
 from rbr.solvers.pieces import TableBasis, coarsened, piece_basis
 
-# Up to these sizes the Hessian is built and factored; beyond, it is only applied.
-MAX_DENSE_FEATURES = 64
-MAX_DENSE_GROUPS = 4000
-MAX_DENSE_UNKNOWNS = 2000
-
-# Conjugate gradients, where the Hessian is only applied: relative residual, and steps at most.
-CG_TOL = 1e-3
-CG_STEPS = 50
-
 Inverse = Callable[[np.ndarray], np.ndarray]
 
 
@@ -113,11 +104,11 @@ class Space:
     @cached_property
     def _is_small(self) -> list[bool]:
         """For each class, whether its Hessian is built and factored."""
-        n_unknowns = np.diff(self.starts)
+        n_unknowns, options = np.diff(self.starts), self.objective.options
         return [
-            len(self.classes[c]) <= MAX_DENSE_FEATURES
-            and self._n_groups(c) <= MAX_DENSE_GROUPS
-            and n_unknowns[c] <= MAX_DENSE_UNKNOWNS
+            len(self.classes[c]) <= options.max_dense_features
+            and self._n_groups(c) <= options.max_dense_groups
+            and n_unknowns[c] <= options.max_dense_unknowns
             for c in range(self.n_classes)
         ]
 
@@ -138,7 +129,9 @@ class Space:
         def hessian_times(a):
             return self._of_bins(of_tables(self.tables(a))) + alpha * a
 
-        found = conjugate_gradients(hessian_times, apply_inverses, gradient, tol=CG_TOL, max_iter=CG_STEPS)
+        options = self.objective.options
+        until = {"tol": options.cg_tol, "max_iter": options.cg_steps}
+        found = conjugate_gradients(hessian_times, apply_inverses, gradient, **until)
         return self.tables(-found)
 
     def _rough_newton(self, point: Point, curvature: Handle, alpha: float) -> Inverse:

@@ -13,10 +13,6 @@ from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import NONE
 from rbr.solvers.solution import Recorder
 
-# A fit begins on one row in this many, with a larger tolerance and for few iterations.
-SAMPLE_SHARE = 16
-SAMPLE_TOL, SAMPLE_ITERATIONS = 1e-2, 30
-
 # A point and its labels. A callable, so that the caller holds no reference to the raw scores.
 Start = Callable[[], tuple[Point, np.ndarray]]
 
@@ -49,7 +45,7 @@ def start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.nda
     whole = problem.objective
     if whole.n_outputs > 1 or not problem.constraints.flags("can_be_sampled").all():
         return None
-    objective = whole.sample(1 / SAMPLE_SHARE)
+    objective = whole.sample(problem.options.sample_share)
     if objective is None:
         return None
     sample = Problem(
@@ -58,10 +54,10 @@ def start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.nda
         problem.alpha,
         problem.scale * whole.n_total / objective.n_total,
     )
-    options = RunOptions(step, SAMPLE_ITERATIONS, SAMPLE_TOL, with_moves=False)
+    options = RunOptions(step, problem.options.sample_iterations, problem.options.sample_tol, with_moves=False)
     ending = run_auto(
         sample, lambda: start_on_sample(sample, step) or start_at(sample, None), options, Recorder(sample)
     )
-    whole.work.add(objective.work, 1 / SAMPLE_SHARE)
+    whole.work.add(objective.work, problem.options.sample_share)
     found, labels = start_at(problem, ending.point.f, ending.point.intercept)
     return (found, labels) if problem.value(found, labels) < whole.constant_loss else None

@@ -13,7 +13,6 @@ import rbr
 from rbr import BinnedMatrix, Binner, Constraints, RBRClassifier, RBRRegressor
 from rbr.constraints import BoundConstraints
 from rbr.data import cutting
-from rbr.solvers import auto as auto_module
 
 
 def table(n_rows, n_features, dtype=np.float32, seed=0):
@@ -176,9 +175,8 @@ def test_candidates_find_what_all_columns_find_with_fewer_searches(loss, forced,
     monkeypatch.setattr(BoundConstraints, "prox", counted)
     fits, searches = [], []
     for least in (200, n_kept):
-        monkeypatch.setattr(auto_module, "MIN_CANDIDATES", least)
-        n_searched = 0
-        fits.append(rbr.solve(design, y, loss=loss, constraints=constraints, alpha=0.01))
+        n_searched, options = 0, rbr.SolverOptions(min_candidates=least)
+        fits.append(rbr.solve(design, y, loss=loss, constraints=constraints, alpha=0.01, options=options))
         searches.append(n_searched)
     of_all, of_few = fits
     assert {3, 50}.issubset(of_few.support) and of_few.converged

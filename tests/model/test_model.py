@@ -21,11 +21,13 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import rbr
+from rbr import SolverOptions
 from rbr.data.design import BinnedMatrix
+from rbr.estimators.bagging import Way, bag_average
 from rbr.losses import LOSSES, get_loss
 from rbr.model import AdditiveModel, jumps
 from rbr.model.from_solution import _name, snapped
-from rbr.objective import changes
+from rbr.shapes import spec_of
 
 KINDS = {
     "regression": {},
@@ -165,8 +167,8 @@ def test_rounding_within_a_piece_is_taken_out():
     """A refit multiplies by a basis, and may leave the bins of a constant piece a last bit apart."""
     f = np.array([1.0, np.nextafter(1.0, 2), 1.0, -2.0, 0.5])
     labels, shares = np.array([0, 0, 0, 3, 3]), np.array([0.1, 0.4, 0.1, 0.2, 0.2])
-    np.testing.assert_array_equal(snapped(f, labels, shares, None), [f[1], f[1], f[1], -2.0, 0.5])
-    both = snapped(np.column_stack([f, f]), np.column_stack([labels, np.zeros(5, int)]), shares, None)
+    np.testing.assert_array_equal(snapped(f, labels, shares, spec_of("mixed")), [f[1], f[1], f[1], -2.0, 0.5])
+    both = snapped(np.column_stack([f, f]), np.column_stack([labels, np.zeros(5, int)]), shares, spec_of("mixed"))
     np.testing.assert_array_equal(both[:, 1], f[1])
     np.testing.assert_array_equal(both[:, 0], [f[1], f[1], f[1], -2.0, 0.5])
 
@@ -442,7 +444,7 @@ def test_loss_without_a_jump_where_classes_separate(shape):
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "huber"])
-def test_a_sample_and_parabolas_say_of_jumps_what_all_rows_say(loss, monkeypatch):
+def test_a_sample_and_parabolas_say_of_jumps_what_all_rows_say(loss):
     rng = np.random.default_rng(1)
     X = rng.random((40_000, 3))
     z = np.sin(6 * X[:, 0]) + (X[:, 1] > 0.3) - 0.5
@@ -453,9 +455,8 @@ def test_a_sample_and_parabolas_say_of_jumps_what_all_rows_say(loss, monkeypatch
         "poisson": lambda: rng.poisson(np.exp(z)).astype(float),
     }[loss]()
     binner, B, s, of_all = fit(X, y, loss, max_bins=64)
-    monkeypatch.setattr(changes, "MAX_ROWS", 10_000)
-    monkeypatch.setattr(changes, "SAMPLE_ROWS", 4000)
-    by_sample = AdditiveModel.from_solution(binner, s)
+    sampled = {"options": SolverOptions(measured_rows=10_000, measured_sample=4000)}
+    *_, by_sample = fit(X, y, loss, max_bins=64, **sampled)
     one, other = of_all.jumps(), by_sample.jumps()
     assert len(one) == len(other) >= 7
     widths = [[jump.high - jump.low for jump in model.jumps()] for model in (of_all, by_sample)]
@@ -1024,16 +1025,18 @@ def test_model_files_are_readable_by_whom_new_files_are(tmp_path):
     assert (tmp_path / "m.json").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_jumps_of_an_average_are_measured_at_the_average(monkeypatch):
+def test_jumps_of_an_average_are_measured_at_the_average():
     """The gradient that a fit ends with is not that of the tables that bags, or moved edges, put in their place."""
     rng = np.random.default_rng(0)
     X = rng.random((3000, 2))
     y = np.sin(6 * X[:, 0]) + 0.5 * rng.normal(size=3000)
     known = []
+    binner, constraints = rbr.Binner(max_bins=32).fit(X), rbr.Constraints(shape="mixed", jump_cost=0.5)
     for max_rows in (10_000, 1000):  # from all rows, and from a sample and the sums of all
-        monkeypatch.setattr(changes, "MAX_ROWS", max_rows)
-        monkeypatch.setattr(changes, "SAMPLE_ROWS", 1000)
-        m = rbr.RBRRegressor(n_bags=3, max_bins=32).fit(X, y)
-        known.append(np.array([jump.loss_without for jump in m.model_.jumps()]) - m.model_.training_loss)
+        options = SolverOptions(measured_rows=max_rows, measured_sample=1000)
+        single = rbr.solve(binner.transform(X), y, constraints=constraints, options=options)
+        average = bag_average(single, [Way("as asked", constraints, 0.01)], n_bags=3)
+        model = AdditiveModel.from_solution(binner, average)
+        known.append(np.array([jump.loss_without for jump in model.jumps()]) - model.training_loss)
     assert len(known[0]) > 3
     np.testing.assert_allclose(known[1], known[0], rtol=0.05, atol=1e-5)

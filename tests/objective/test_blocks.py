@@ -18,9 +18,6 @@ from rbr.estimators.bagging import Way, bag_average
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Handle, Objective, Point, RowObjective
-from rbr.objective import gram as gram_module
-from rbr.objective import hessians as hessians_module
-from rbr.objective import rows as rows_module
 
 PROTOCOL = {name for name in dir(Objective) if not name.startswith("_")} | set(Objective.__annotations__)
 ROWS = ("y", "v", "codes", "design", "offset", "row_weights", "raw", "_blocks", "_n_rows", "sample_weight")
@@ -138,26 +135,26 @@ def test_every_loss_and_shape_fits_from_three_blocks(loss, shape, solver):
             assert found.n_passes == pytest.approx(expected.n_passes)
 
 
-@pytest.fixture
-def many(monkeypatch):
-    """8,000 rows are many: the start is on a sample, Hessians are rough, columns are screened."""
-    for name, value in {"MANY_ROWS": 1000, "MIN_SAMPLE_ROWS": 400, "REPRESENTATIVE_ROWS": 3000}.items():
-        monkeypatch.setattr(rows_module, name, value)
-    for name, value in {"ROUGH_FROM_ROWS": 1000, "HESSIAN_ROWS": 1000, "HESSIAN_ROWS_PER_UNKNOWN": 16}.items():
-        monkeypatch.setattr(hessians_module, name, value)
+# 8,000 rows are many: the start is on a sample, Hessians are rough, columns are screened.
+MANY = {
+    "many_rows": 1000,
+    "min_sample_rows": 400,
+    "representative_rows": 3000,
+    "rough_from_rows": 1000,
+    "hessian_rows": 1000,
+    "hessian_rows_per_unknown": 16,
+}
 
 
-@pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("by_gram", [False, True])
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "quantile", "multinomial"])
-def test_many_rows_in_blocks(loss, by_gram, monkeypatch):
+def test_many_rows_in_blocks(loss, by_gram):
     if by_gram and loss != "squared_error":
         pytest.skip("sums serve squared error only")
-    monkeypatch.setattr(gram_module, "gram_pays", lambda objective: by_gram)
     rng = np.random.default_rng(0)
     design = rbr.BinnedMatrix(rng.integers(0, 24, (8, 8000)), 24 * np.arange(9))
     y = make_target(loss, design, strength=2.0)
-    plain, sealed = both(design, y, loss)
+    plain, sealed = both(design, y, loss, ns_of_a_fit_by_rows=np.inf if by_gram else 0.0, **MANY)
     options = {"constraints": Constraints(None, 6, shape="mixed", jump_cost=0.5), "alpha": 1e-3}
     found, expected = (rbr.solve(objective=o, **options) for o in (sealed, plain))
     if not by_gram and loss in ("squared_error", "log_loss", "poisson"):
@@ -166,7 +163,7 @@ def test_many_rows_in_blocks(loss, by_gram, monkeypatch):
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
-def test_certificates_jumps_and_models_ask_the_objective(loss):
+def test_certificates_jumps_and_models_ask_the_objective(loss, **measured):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(400, 4))
     binner = rbr.Binner(max_bins=12).fit(X)
@@ -175,7 +172,7 @@ def test_certificates_jumps_and_models_ask_the_objective(loss):
     classes = {"squared_error": None, "log_loss": [0, 1], "multinomial": [0, 1, 2]}[loss]
     constraints = Constraints(3, 4, jump_cost=0.2)
     models, certificates = [], []
-    for objective in both(design, y, loss):
+    for objective in both(design, y, loss, **measured):
         solution = rbr.solve(objective=objective, constraints=constraints, alpha=0.01)
         models.append(AdditiveModel.from_solution(binner, solution, classes=classes))
         certificates.append(solution.certificate)
@@ -190,12 +187,8 @@ def test_certificates_jumps_and_models_ask_the_objective(loss):
     assert certificates[0].unrestricted == pytest.approx(certificates[1].unrestricted, rel=1e-6)
 
 
-def test_jumps_of_many_rows_ask_the_objective(monkeypatch):
-    from rbr.objective import changes
-
-    monkeypatch.setattr(changes, "MAX_ROWS", 300)
-    monkeypatch.setattr(changes, "SAMPLE_ROWS", 200)
-    test_certificates_jumps_and_models_ask_the_objective("log_loss")
+def test_jumps_of_many_rows_ask_the_objective():
+    test_certificates_jumps_and_models_ask_the_objective("log_loss", measured_rows=300, measured_sample=200)
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss"])

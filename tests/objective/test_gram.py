@@ -9,11 +9,10 @@ import pytest
 from problems import SHAPES, WEIGHTINGS, block_of, make_design, make_target, objective_of, with_even_bins
 
 import rbr
+from rbr import SolverOptions
 from rbr.constraints import Constraints
 from rbr.objective import gram as gram_module
-from rbr.objective import rows as rows_module
 from rbr.objective.gram import GramSums, gram_objective, gram_pays
-from rbr.solvers import space as space_module
 from rbr.solvers.moves import resegmented, shifts
 
 # A loss is the difference of numbers of the size of the variance of y (about 1 in these problems); so are gradients.
@@ -76,21 +75,15 @@ def test_curvature_and_hessian_are_those_of_the_rows(weights):
         np.testing.assert_allclose(product[bins], expected[bins], atol=1e-13)
 
 
-@pytest.fixture
-def small_is_large(monkeypatch):
-    monkeypatch.setattr(rows_module, "MANY_ROWS", 100)
+def fit(by_gram, design, y, *, options=None, **arguments):
+    """A fit for which 100 rows are many, by rows or by sums."""
+    options = SolverOptions(many_rows=100, ns_of_a_fit_by_rows=np.inf if by_gram else 0.0, **(options or {}))
+    return rbr.solve(design, y, options=options, **arguments)
 
 
-def fit(monkeypatch, by_gram, design, y, **arguments):
-    with monkeypatch.context() as patch:
-        patch.setattr(gram_module, "gram_pays", lambda objective: by_gram)
-        return rbr.solve(design, y, **arguments)
-
-
-@pytest.mark.usefixtures("small_is_large")
 @pytest.mark.parametrize("jump_cost", [0.0, 0.5])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_fits_are_those_of_the_rows(shape, jump_cost, monkeypatch):
+def test_fits_are_those_of_the_rows(shape, jump_cost):
     for seed in range(3):
         if shape == "frequency":
             design = with_even_bins(seed)
@@ -98,7 +91,7 @@ def test_fits_are_those_of_the_rows(shape, jump_cost, monkeypatch):
             design = make_design(seed).with_weights(WEIGHTINGS[seed % 2])
         y = make_target("squared_error", design, seed)
         options = {"constraints": Constraints(3, 3, shape=shape, jump_cost=jump_cost), "alpha": 0.01}
-        expected, found = (fit(monkeypatch, by_gram, design, y, **options) for by_gram in (False, True))
+        expected, found = (fit(by_gram, design, y, **options) for by_gram in (False, True))
         np.testing.assert_array_equal(found.support, expected.support)
         np.testing.assert_array_equal(found.labels, expected.labels)
         np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=1e-10)
@@ -110,23 +103,18 @@ def test_fits_are_those_of_the_rows(shape, jump_cost, monkeypatch):
         assert found.certificate.is_local_optimum == expected.certificate.is_local_optimum
 
 
-@pytest.mark.usefixtures("small_is_large")
-def test_large_supports_are_refitted_by_conjugate_gradients_too(monkeypatch):
-    monkeypatch.setattr(space_module, "MAX_DENSE_UNKNOWNS", 2)
-    monkeypatch.setattr(space_module, "CG_TOL", 1e-10)
+def test_large_supports_are_refitted_by_conjugate_gradients_too():
     design = make_design()
     y = make_target("squared_error", design)
-    expected, found = (
-        fit(monkeypatch, by_gram, design, y, constraints=Constraints(4, 3), alpha=0.01) for by_gram in (False, True)
-    )
+    arguments = {"constraints": Constraints(4, 3), "alpha": 0.01, "options": {"max_dense_unknowns": 2, "cg_tol": 1e-10}}
+    expected, found = (fit(by_gram, design, y, **arguments) for by_gram in (False, True))
     np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=1e-8)
 
 
-def test_moves_are_those_of_the_rows(monkeypatch):
-    monkeypatch.setattr(rows_module, "MANY_ROWS", 100)
+def test_moves_are_those_of_the_rows():
     design = make_design(seed=2, n_bins=(9, 8, 7, 9, 6))
     y = make_target("squared_error", design, seed=2)
-    solution = fit(monkeypatch, False, design, y, constraints=Constraints(4, 3), max_iter=1, tol=0.0)
+    solution = fit(False, design, y, constraints=Constraints(4, 3), max_iter=1, tol=0.0)
     problem, labels = solution.problem, solution.labels
     sums = gram_objective(problem.objective)
     by_sums = replace(problem, objective=sums)

@@ -11,9 +11,6 @@ from problems import LOSSES, SHAPES, block_of, make_design, make_target, objecti
 from rbr.constraints import Constraints
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
-from rbr.objective import hessians as hessians_module
-from rbr.solvers import refit as refit_module
-from rbr.solvers import space as space_module
 from rbr.solvers.pieces import coarsened, piece_basis
 from rbr.solvers.refit import keep_monotone, refit, used_features
 from rbr.solvers.space import Space, conjugate_gradients
@@ -102,30 +99,29 @@ def test_a_rough_hessian_is_built_less_often_and_leads_to_the_same_point(loss, m
     design = make_design(n_rows=3000)
     y = make_target(loss, design)
     bound, found = random_pieces(design, "linear")
-    objective = objective_of(design, y, loss, None, None, 1)
-    exact, _ = refitted(objective, bound, found, max_newton=30, tol=1e-9)
+    exact, _ = refitted(objective_of(design, y, loss), bound, found, max_newton=30, tol=1e-9)
+    objective = objective_of(design, y, loss, rough_from_rows=1000)
     builds = []
     build = Space._rough_hessian
     monkeypatch.setattr(Space, "_rough_hessian", lambda self, *args: builds.append(args) or build(self, *args))
-    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 1000)
     before = objective.work.newton_steps
     rough, _ = refitted(objective, bound, replace(found, f=0.97 * exact.f), max_newton=30, tol=1e-9)
     assert 0 < len(builds) < objective.work.newton_steps - before
     np.testing.assert_allclose(rough.f, exact.f, atol=1e-8)
 
 
-def test_a_hessian_is_rough_where_rows_are_many_or_lines_have_more_cells_than_entries(monkeypatch):
-    def is_rough(n_rows, shape):
+def test_a_hessian_is_rough_where_rows_are_many_or_lines_have_more_cells_than_entries():
+    def is_rough(n_rows, shape, **options):
         design = make_design(n_rows=n_rows)
-        objective = objective_of(design, make_target("squared_error", design), "squared_error", None, None, 1)
+        objective = objective_of(design, make_target("squared_error", design), **options)
         bound, found = random_pieces(design, shape)
         return Space(objective, bound, found.support, found.labels).accuracy.is_rough
 
     assert not is_rough(40, "linear")
-    monkeypatch.setattr(hessians_module, "ROUGH_FROM_CELLS", 100)
-    assert is_rough(40, "linear") and not is_rough(40, "constant") and not is_rough(400, "linear")
-    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 399)
-    assert is_rough(400, "constant")
+    cells = {"rough_from_cells": 100}
+    assert is_rough(40, "linear", **cells)
+    assert not is_rough(40, "constant", **cells) and not is_rough(400, "linear", **cells)
+    assert is_rough(400, "constant", rough_from_rows=399)
 
 
 def with_a_rare_level(n_rows=6000):
@@ -138,8 +134,11 @@ def with_a_rare_level(n_rows=6000):
     return BinnedMatrix(codes, [0, 13, 25, 37, 49])
 
 
+ROUGH = {"rough_from_rows": 1000, "hessian_rows": 1024, "hessian_rows_per_unknown": 1}
+
+
 @pytest.mark.parametrize("shape", ["constant", "linear", "mixed"])
-def test_a_rough_hessian_has_the_blocks_of_all_rows_and_is_positive(shape, monkeypatch):
+def test_a_rough_hessian_has_the_blocks_of_all_rows_and_is_positive(shape):
     design = with_a_rare_level()
     y = make_target("log_loss", design)
     objective = objective_of(design, y, "log_loss", None, None, 1)
@@ -147,9 +146,8 @@ def test_a_rough_hessian_has_the_blocks_of_all_rows_and_is_positive(shape, monke
     point = objective.point(found.f, found.support)
     space = Space(objective, bound, found.support, found.labels)
     exact, *_ = space._exact_hessian(point, objective.curvature(point), 0)
-    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 1000)
-    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS", 1024)
-    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS_PER_UNKNOWN", 1)
+    objective = objective_of(design, y, "log_loss", **ROUGH)
+    point = objective.point(found.f, found.support)
     space = Space(objective, bound, found.support, found.labels)
     assert space.accuracy.n_sampled == 1024
     curvature = objective.curvature(point, accuracy=space.accuracy)
@@ -176,7 +174,7 @@ def test_a_refit_ends_when_the_next_step_would_gain_less_than_is_enough():
     assert steps[0] > steps[1] > steps[2] == 1
 
 
-def test_a_level_that_the_sample_lacks_does_not_hold_up_a_refit(monkeypatch):
+def test_a_level_that_the_sample_lacks_does_not_hold_up_a_refit():
     design = with_a_rare_level()
     y = make_target("log_loss", design, strength=2.0)
     objective = objective_of(design, y, "log_loss", None, None, 1)
@@ -184,13 +182,10 @@ def test_a_level_that_the_sample_lacks_does_not_hold_up_a_refit(monkeypatch):
     found = bound.prox(np.random.default_rng(0).normal(size=49), 1.0, 0.0)
     exact, _ = refitted(objective, bound, found, max_newton=30, tol=1e-7, alpha=1e-3)
     n_exact = objective.work.newton_steps
-    monkeypatch.setattr(hessians_module, "ROUGH_FROM_ROWS", 1000)
-    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS", 1024)
-    monkeypatch.setattr(hessians_module, "HESSIAN_ROWS_PER_UNKNOWN", 1)
-    monkeypatch.setattr(refit_module, "SLOW", np.inf)  # no way back to all rows
+    objective = objective_of(design, y, "log_loss", slow=np.inf, **ROUGH)  # no way back to all rows
     rough, _ = refitted(objective, bound, found, max_newton=30, tol=1e-7, alpha=1e-3)
     np.testing.assert_allclose(rough.f, exact.f, atol=1e-5)
-    assert objective.work.newton_steps - n_exact <= 4 * n_exact
+    assert objective.work.newton_steps <= 4 * n_exact
 
 
 def refitted(objective, bound, found, max_newton=1, tol=0.0, alpha=0.0):
@@ -201,16 +196,14 @@ def refitted(objective, bound, found, max_newton=1, tol=0.0, alpha=0.0):
 @pytest.mark.parametrize("shape", ["constant", "linear", "mixed", "levels", "frequency", "free"])
 @pytest.mark.parametrize("path", ["dense", "passes"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_one_newton_step_is_weighted_least_squares_on_the_pieces(shape, path, weighted, monkeypatch):
-    if path == "passes":
-        monkeypatch.setattr(space_module, "MAX_DENSE_FEATURES", 0)
-        monkeypatch.setattr(space_module, "CG_TOL", 1e-12)
+def test_one_newton_step_is_weighted_least_squares_on_the_pieces(shape, path, weighted):
+    options = {"max_dense_features": 0, "cg_tol": 1e-12} if path == "passes" else {}
     design = design_for(shape)
     y = make_target("squared_error", design)
     sample_weight = (
         np.random.default_rng(3).integers(1, 4, design.n_rows) if weighted and shape != "frequency" else None
     )
-    objective = objective_of(design, y, "squared_error", sample_weight, None, 1)
+    objective = objective_of(design, y, "squared_error", sample_weight, **options)
     bound, found = random_pieces(block_of(objective).design, shape, jump_cost=0.5 if shape == "mixed" else 0.0)
     point, _ = refitted(objective, bound, found)
     columns = [np.ones(design.n_rows)]
@@ -231,7 +224,7 @@ def test_one_newton_step_is_weighted_least_squares_on_the_pieces(shape, path, we
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_passes_and_cholesky_give_the_same_refit(loss, monkeypatch):
+def test_passes_and_cholesky_give_the_same_refit(loss):
     design = make_design(n_rows=600)
     y = make_target(loss, design)
     objective = objective_of(design, y, loss, None, None, 1)
@@ -240,10 +233,9 @@ def test_passes_and_cholesky_give_the_same_refit(loss, monkeypatch):
     u = np.random.default_rng(0).normal(size=objective.zero_tables().shape)
     found = bound.prox(0.1 * u, 1.0, 0.0)
     dense, _ = refitted(objective, bound, found, max_newton=30, tol=1e-10, alpha=0.01)
-    for name in ("MAX_DENSE_FEATURES", "MAX_DENSE_GROUPS", "MAX_DENSE_UNKNOWNS"):
-        with monkeypatch.context() as patch:
-            patch.setattr(space_module, name, 1)
-            applied, _ = refitted(objective, bound, found, max_newton=30, tol=1e-10, alpha=0.01)
+    for name in ("max_dense_features", "max_dense_groups", "max_dense_unknowns"):
+        by_passes = objective_of(design, y, loss, **{name: 1})
+        applied, _ = refitted(by_passes, bound, found, max_newton=30, tol=1e-10, alpha=0.01)
         np.testing.assert_allclose(applied.f, dense.f, rtol=0, atol=1e-5 if loss == "quantile" else 1e-7)
     # Both are stationary: no direction within the pieces is downhill.
     space = Space(objective, bound, dense.support, found.labels)

@@ -10,21 +10,17 @@ from hypothesis import strategies as st
 from problems import LOSSES, SHAPES, WEIGHTINGS, make_design, make_target, objective_of, with_even_bins
 
 import rbr
+from rbr import SolverOptions
 from rbr.constraints import Constraints
 from rbr.losses import get_loss
 from rbr.objective import RowObjective
-from rbr.objective import rows as rows_module
 from rbr.solvers.screening import Screen
 
 N_BINS = (6, 5, 4, 7, 3) * 5
 PRICED = (0.0, 0.1)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def few_rows_are_screened():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_module, "SCREENED_ROWS", 0)
-        yield
+SCREENED, READ_WHOLE = SolverOptions(screened_rows=0), SolverOptions(screened_rows=np.inf)
 
 
 def problem_of(loss, weighting, shape, jump_cost, max_features, seed=0, greedy=False):
@@ -43,16 +39,14 @@ def problem_of(loss, weighting, shape, jump_cost, max_features, seed=0, greedy=F
     )
 
 
-def fit(design, y, arguments, solver):
+def fit(design, y, arguments, solver, options=SCREENED):
     has_bound = arguments["loss"] not in ("poisson", "gamma", "tweedie")
     step_size = "auto" if solver == "auto" or has_bound else 0.2
-    return rbr.solve(design, y, solver=solver, max_iter=15, step_size=step_size, **arguments)
+    return rbr.solve(design, y, solver=solver, max_iter=15, step_size=step_size, options=options, **arguments)
 
 
-def fit_with_all_columns(monkeypatch, *args):
-    with monkeypatch.context() as patch:
-        patch.setattr(rows_module, "SCREENED_ROWS", np.inf)
-        return fit(*args)
+def fit_with_all_columns(*args):
+    return fit(*args, options=READ_WHOLE)
 
 
 def same_iterates(one, other) -> bool:
@@ -73,12 +67,12 @@ def n_columns(solution) -> int:
 @pytest.mark.parametrize("solver", ["auto", "algorithm1"])
 @pytest.mark.parametrize("jump_cost", PRICED)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_iterates_have_the_same_bits_with_and_without_screening(loss, jump_cost, solver, monkeypatch):
+def test_iterates_have_the_same_bits_with_and_without_screening(loss, jump_cost, solver):
     n_all = n_read = 0
     for i, shape in enumerate(SHAPES):
         max_features = (3, 8, None)[(i + LOSSES.index(loss) + (solver == "auto")) % 3]
         args = *problem_of(loss, WEIGHTINGS[i % 2], shape, jump_cost, max_features, seed=i), solver
-        screened, plain = fit(*args), fit_with_all_columns(monkeypatch, *args)
+        screened, plain = fit(*args), fit_with_all_columns(*args)
         assert same_iterates(screened, plain)
         n_all, n_read = n_all + n_columns(plain), n_read + n_columns(screened)
     assert n_read < n_all
@@ -86,9 +80,9 @@ def test_iterates_have_the_same_bits_with_and_without_screening(loss, jump_cost,
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("shape", ["constant", "mixed"])
-def test_greedy_searches_are_screened_by_the_norm_before_the_search(shape, monkeypatch):
+def test_greedy_searches_are_screened_by_the_norm_before_the_search(shape):
     args = *problem_of("squared_error", "counts", shape, 0.0, 3, greedy=True), "algorithm1"
-    screened, plain = fit(*args), fit_with_all_columns(monkeypatch, *args)
+    screened, plain = fit(*args), fit_with_all_columns(*args)
     assert same_iterates(screened, plain)
     assert n_columns(screened) < n_columns(plain)
 
@@ -100,7 +94,7 @@ def test_without_the_drift_iterates_would_change(monkeypatch):
     for seed in range(8):
         for jump_cost in PRICED:
             args = *problem_of("squared_error", "counts", "constant", jump_cost, 4, seed=seed), "auto"
-            plain = fit_with_all_columns(monkeypatch, *args)
+            plain = fit_with_all_columns(*args)
             with monkeypatch.context() as patch:
                 patch.setattr(RowObjective, "drift", lambda *a: np.zeros(1))
                 differ += not same_iterates(fit(*args), plain)
@@ -112,7 +106,7 @@ class Remembered:
 
     def __init__(self, seed, shape, weighting, loss, jump_cost, step, size):
         design, y, arguments = problem_of(loss, weighting, shape, jump_cost, 4, seed)
-        self.objective = objective_of(design, y, get_loss(loss), None, None, 1)
+        self.objective = objective_of(design, y, get_loss(loss), screened_rows=0)
         self.constraints = arguments["constraints"].bind_to(self.objective.tables)
         rng = np.random.default_rng(seed)
         nothing = np.zeros(0, dtype=np.int64)
@@ -188,7 +182,7 @@ def test_uniform_weights_stretch_the_drift():
 def test_excluded_columns_are_never_read():
     design, y, _ = problem_of("squared_error", "counts", "constant", 0.0, 4)
     constraints = Constraints(4, 3, exclude=tuple(range(5, 25)))
-    solution = rbr.solve(design, y, constraints=constraints, dispersion=1.0)
+    solution = rbr.solve(design, y, constraints=constraints, dispersion=1.0, options=SCREENED)
     assert max(row.columns for row in solution.history) <= 5
 
 

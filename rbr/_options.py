@@ -1,0 +1,115 @@
+"""What steers a fit: every number that decides when a solver tries, accepts, samples or stops, in one place.
+
+None of them changes what is minimised. Each has its reason here; benches/options.py halves and doubles each of them,
+and docs/performance.md says what came of it. They are not meant to be tuned for one table, but a test, a bench or a
+curious user can pass others: ``rbr.solve(B, y, options=SolverOptions(many_rows=1000))``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from numbers import Real
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """The numbers that steer a fit.
+
+    Examples
+    --------
+    >>> from rbr import SolverOptions
+    >>> SolverOptions(first_features=8).first_features
+    8
+    >>> SolverOptions(stale=-1.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: stale is -1.0; it must be a number of at least 0
+    """
+
+    # Proposing. At the start every table can explain much of y alone: let few in at first, then twice as many as there
+    # are.
+    first_features: int = 4
+    # Above this ratio of residual to noise dispersion, features are still missing, and new pieces pay its price.
+    signal_left: float = 1.5
+    # A step is halved this often before single moves are tried.
+    max_step_halvings: int = 12
+    # Where rows are few and columns many, a fit keeps to this many columns, or this part of them, that promise most.
+    min_candidates: int = 256
+    candidate_share: float = 1 / 16
+    # A loss that curves this many times less than its bound, at the constant model, is flat: steps may be longer.
+    flat: float = 2.5
+
+    # Accepting. New pieces must lower the objective by this part of its first value: more than rounding, and enough
+    # that separable classes, whose loss has no minimum, come to an end.
+    descent: float = 1e-10
+    # With many rows new pieces, a single move and a further Newton step must gain this many units of log-likelihood, or
+    # this part of the objective: twice as many units count as equally good places of a jump, and each costs passes.
+    least_gain: float = 1.0
+    least_relative_gain: float = 1e-5
+    # Of the moves of single jumps this many are tried: all of a table's best together, then the best alone.
+    shifts_tried: int = 1
+
+    # Refitting. Newton steps at most, for proposed pieces, for a single move, and for the last digits.
+    newton_per_proposal: int = 2
+    newton_per_move: int = 4
+    newton_to_finish: int = 12
+    # A Newton step that does not lower the objective is halved this often.
+    max_newton_halvings: int = 6
+    # A step usually gains this part of what the one before gained; one that gains more than `slow` of it shows that the
+    # Hessian was too rough.
+    usual: float = 0.03
+    slow: float = 0.1
+    # Up to these sizes the Hessian is built and factored; beyond, it is applied by passes over the used columns.
+    max_dense_features: int = 64
+    max_dense_groups: int = 4000
+    max_dense_unknowns: int = 2000
+    # Conjugate gradients, where it is only applied: relative residual, and steps at most.
+    cg_tol: float = 1e-3
+    cg_steps: int = 50
+
+    # Rows. From here on passes over the rows are what a fit costs.
+    many_rows: int = 50_000
+    # A fit begins on this share of the rows, where that is enough of them, with a larger tolerance and few iterations.
+    sample_share: float = 1 / 16
+    min_sample_rows: int = 15_000
+    sample_tol: float = 1e-2
+    sample_iterations: int = 30
+    # With fewer rows a gradient column is summed sooner than it is judged by bounds.
+    screened_rows: int = 4096
+    # The curvature of the constant model, which sets the length of some steps, is that of at most this many rows.
+    curvature_rows: int = 1 << 16
+    # A fit by rows costs this many nanoseconds per row and column, all its passes together: what the choice between
+    # rows and their cross-tabulation goes by (docs/performance.md). 0 never takes the cross-tabulation.
+    ns_of_a_fit_by_rows: float = 25.0
+
+    # Hessians. Rough above this many rows, or with more cells than this and than there are entries.
+    rough_from_rows: int = 50_000
+    rough_from_cells: int = 1 << 20
+    # Between tables the bins of a line are taken together to this many groups, which is off by a sixty-fourth; to half
+    # as many where a sample of rows is off by more.
+    line_groups: int = 8
+    # A sample has at least this many rows, and this many for each unknown: it is off by about sqrt(unknowns / rows).
+    hessian_rows: int = 1 << 15
+    hessian_rows_per_unknown: int = 64
+    # Groups with this many sampled rows are shrunk by half.
+    few_rows: int = 10
+    # A rough Hessian serves again while the curvature of the rows has moved by at most this part of itself.
+    stale: float = 0.02
+
+    # The dispersion is estimated from at most this many rows, until it moves by at most this part, in rounds at most.
+    representative_rows: int = 20_000
+    dispersion_settled: float = 0.05
+    dispersion_rounds: int = 4
+
+    # A finished model. Up to this many rows jumps are measured on all of them; with more, on a sample beside parabolas.
+    measured_rows: int = 50_000
+    measured_sample: int = 1 << 13
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, Real) or isinstance(value, bool) or not value >= 0:
+                raise ValueError(f"{field.name} is {value!r}; it must be a number of at least 0")
+
+
+DEFAULTS = SolverOptions()
