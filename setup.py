@@ -7,6 +7,7 @@ nobody reads the flags of floating-point exceptions, and a loop with a compariso
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -41,15 +42,23 @@ def last_build(build):
     return str(note)
 
 
+def included(path):
+    """The .pxi parts that a .pyx file is made of."""
+    return [str(path.parent / name) for name in re.findall(r'^include "(.+)"', path.read_text("utf-8"), re.MULTILINE)]
+
+
 build = "debug" if DEBUG else "release"
-options = {
-    "extra_compile_args": COMPILE_ARGS,
-    "include_dirs": ["rbr/_fast"],
-    "depends": [last_build(build), *map(str, sorted(Path("rbr/_fast").glob("*.h")))],
-}
+FAST = Path("rbr/_fast")
+depends = [last_build(build), *map(str, sorted(FAST.glob("*.h")))]
 extensions = [
-    Extension(".".join(path.with_suffix("").parts), [str(path)], **options)
-    for path in sorted(Path("rbr/_fast").glob("*.pyx"))
+    Extension(
+        ".".join(path.with_suffix("").parts),
+        [str(path)],
+        extra_compile_args=COMPILE_ARGS,
+        include_dirs=[str(FAST)],
+        depends=[*depends, *included(path)],
+    )
+    for path in sorted(FAST.glob("*.pyx"))
 ]
 
 setup(ext_modules=cythonize(extensions, build_dir=f"build/cython-{build}", compiler_directives=COMPILER_DIRECTIVES))

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 COMPILED = (".so", ".pyd")
-SOURCES = (".pyx", ".pxd", ".c", ".h", ".cpp")
+SOURCES = (".pyx", ".pxd", ".pxi", ".c", ".h", ".cpp")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -27,7 +27,7 @@ def check_sdist(file: Path) -> None:
         names = {str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()}
     needed = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"}
     needed |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rbr/**/*.py*") if path.suffix != ".pyc"}
-    needed |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rbr/**/*.h")}
+    needed |= {path.relative_to(ROOT).as_posix() for end in ("pxi", "h") for path in ROOT.glob(f"rbr/**/*.{end}")}
     check(needed <= names, f"{file.name} lacks {sorted(needed - names)}")
     compiled = sorted(name for name in names if name.endswith((*COMPILED, ".c", ".pyc")))
     check(not compiled, f"{file.name} holds {compiled}")

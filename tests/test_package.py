@@ -262,6 +262,14 @@ def test_no_function_of_a_fit_is_longer_than_sixty_lines(room):
     assert [function for function in functions if function[1] > 60] == []
 
 
+def test_no_source_of_the_kernels_is_longer_than_600_lines():
+    paths = [path for end in ("pyx", "pxi", "h") for path in sorted(PACKAGE.glob(f"_fast/*.{end}"))]
+    if not paths:
+        pytest.skip("an installed package holds no sources of the kernels")
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert {name: n_lines for name, n_lines in lengths.items() if n_lines > 600} == {}
+
+
 ROWS = re.compile(r"\b(codes|raw|row_weights|_blocks|_n_rows|spread_rows|n_rows)\b")
 
 
