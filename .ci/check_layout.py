@@ -18,7 +18,7 @@ MAX_LINES = 600
 # From the top down, as in docs/design.md: a package may import those above it. Packages of one line do not know one
 # another.
 ORDER = (
-    ("_arguments", "_checks", "_options", "_parallel", "_ragged", "_text"),
+    ("_arguments", "_checks", "_options", "_parallel", "_ragged", "_sizes", "_text"),
     ("reference", "_fast"),
     ("_backend",),
     ("data",),

@@ -1,7 +1,7 @@
 """Which kernels run: the compiled ones, or the NumPy reference.
 
 Every room asks `kernels()` at the moment of the call, so `use_backend` reaches all of them and no
-estimator needs a parameter for it.
+estimator needs a parameter for it. Importing this module checks that both sides agree on their sizes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,41 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 
-from rbr import _fast
+from rbr import _fast, _sizes
+from rbr._fast import _binning, _design, _losses, _projections
 from rbr.reference import kernels as _reference
+from rbr.reference import losses as _reference_losses
+from rbr.reference import projections as _reference_projections
 
 BACKENDS = {"fast": _fast, "reference": _reference}
+
+# (name, the compiled module that has it, the other modules that do)
+SHARED_SIZES: tuple[tuple[str, ModuleType, tuple[ModuleType, ...]], ...] = (
+    ("ROWS_PER_SUM", _losses, (_sizes, _reference_losses)),
+    ("LOG_LOSS_SUMS", _losses, (_sizes,)),
+    ("DISTANCE_SUMS", _losses, (_sizes,)),
+    ("TOGETHER", _design, (_sizes,)),
+    ("MAX_CODE", _design, (_sizes,)),
+    ("MAX_CODE", _binning, (_sizes,)),
+    ("NO_PIECE", _projections, (_sizes, _reference_projections)),
+    ("SHAPES", _projections, (_reference_projections,)),
+)
+
+
+def check_sizes() -> None:
+    """Refuse compiled kernels with other sizes than Python's: they could read or write past the end of an array."""
+    for name, compiled, others in SHARED_SIZES:
+        built = getattr(compiled, name, None)  # an older build may lack it
+        for other in others:
+            size = getattr(other, name)
+            if built != size:
+                raise ImportError(
+                    f"{name} is {size!r} in {other.__name__} but {built!r} in the compiled {compiled.__name__}. "
+                    "The kernels were compiled from another version of rbr: rebuild them with `pip install -e .`."
+                )
+
+
+check_sizes()
 
 _active: ContextVar[ModuleType] = ContextVar("rbr_kernels", default=_fast)
 

@@ -70,6 +70,9 @@ ctypedef fused code_t:
     uint8_t
     uint16_t
 
+# rbr._sizes has it too; rbr._backend checks it.
+MAX_CODE = (1 << (8 * sizeof(uint16_t))) - 1
+
 cdef enum:
     TILE_FEATURES = 64        # encoded together: their look-up tables (6 kB at 255 bins) share a cache
     TILE_EDGES = 65536

@@ -43,10 +43,15 @@ cdef extern from *:
     uint64_t load_word(const void *codes) noexcept nogil
     Py_ssize_t CODE_OF_WORD(uint64_t word, int k, int bits) noexcept nogil
 
+# Sizes that rbr._sizes has too, checked by rbr._backend.
+cpdef enum:
+    TOGETHER = 4
+
+MAX_CODE = (1 << (8 * sizeof(uint16_t))) - 1
+
 cdef enum:
     # The doubles of a block of rows stay in a core's second cache while all features go over them.
     ROWS_PER_BLOCK = 32768
-    TOGETHER = 4
     # 256 and a little: the same code of two features must not fall into the same set of the first cache.
     BYTE_STRIDE = 264
 

@@ -76,7 +76,8 @@ cdef extern from *:
         }
     }
 
-    #define SUMS 6
+    #define LOG_LOSS_SUMS 6
+    #define DISTANCE_SUMS 2
     #define CHUNK 256
 
     static inline void multiply(double *restrict out, const double *restrict v, Py_ssize_t n) {
@@ -139,8 +140,8 @@ cdef extern from *:
         const double *restrict y, const double *restrict z, const double *restrict v, double c, Py_ssize_t n,
         double *restrict sums
     ) {
-        double terms[SUMS][CHUNK];
-        for (int k = 0; k < SUMS; k++)
+        double terms[LOG_LOSS_SUMS][CHUNK];
+        for (int k = 0; k < LOG_LOSS_SUMS; k++)
             sums[k] = 0.0;
         for (Py_ssize_t start = 0; start < n; start += CHUNK) {
             Py_ssize_t length = n - start < CHUNK ? n - start : CHUNK;
@@ -156,7 +157,7 @@ cdef extern from *:
                 terms[4][i] = vi * loss_of(s, t);
                 terms[5][i] = (2.0 * yi - 1.0) * ((s < 0.0 ? -curvature : curvature) * ((1.0 - t) * inverse));
             }
-            for (int k = 0; k < SUMS; k++)
+            for (int k = 0; k < LOG_LOSS_SUMS; k++)
                 add_lanes(terms[k], length, &sums[k]);
         }
     }
@@ -166,7 +167,7 @@ cdef extern from *:
         const double *restrict a, const double *restrict b, const double *restrict v, Py_ssize_t n,
         double *restrict sums
     ) {
-        double terms[2][CHUNK];
+        double terms[DISTANCE_SUMS][CHUNK];
         sums[0] = sums[1] = 0.0;
         for (Py_ssize_t start = 0; start < n; start += CHUNK) {
             Py_ssize_t length = n - start < CHUNK ? n - start : CHUNK;
@@ -180,6 +181,8 @@ cdef extern from *:
         }
     }
     """
+    int _LOG_LOSS_SUMS "LOG_LOSS_SUMS"
+    int _DISTANCE_SUMS "DISTANCE_SUMS"
     void values_of_rows(const double *y, const double *z, double *out, Py_ssize_t n) noexcept nogil
     void residual_of_rows(const double *y, const double *z, const double *v, double *out, Py_ssize_t n) noexcept nogil
     void curvature_of_rows(const double *z, const double *v, double *out, Py_ssize_t n) noexcept nogil
@@ -188,9 +191,13 @@ cdef extern from *:
         const double *y, const double *z, const double *v, double c, Py_ssize_t n, double *sums
     ) noexcept nogil
 
-cdef enum:
-    # As many as the rooms add up in one order: a sum has the same bits for any number of threads.
+# Sizes that rbr._sizes has too, checked by rbr._backend.
+cpdef enum:
+    # Threads share out whole blocks, whose sums are added in order: the same bits for any number of threads.
     ROWS_PER_SUM = 8192
+
+LOG_LOSS_SUMS = _LOG_LOSS_SUMS
+DISTANCE_SUMS = _DISTANCE_SUMS
 
 
 def log_loss_values(

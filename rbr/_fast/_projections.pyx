@@ -15,11 +15,14 @@ from libc.math cimport INFINITY, cos, fabs, log, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
-# The order of rbr.reference.projections.SHAPES.
-cdef enum Shape:
+# rbr.reference has these too; rbr._backend checks them.
+cpdef enum Shape:
     CONSTANT, LINEAR, MIXED, INCREASING, DECREASING, LEVELS, FREQUENCY, FREE
 
-cdef int32_t NO_PIECE = -1
+SHAPES = tuple(shape.name.lower() for shape in Shape)
+
+cpdef enum:
+    NO_PIECE = -1
 
 include "_scratch.pxi"
 include "_running_sums.pxi"

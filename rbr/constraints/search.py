@@ -16,6 +16,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
 from rbr._ragged import bins_of
+from rbr._sizes import NO_PIECE
 from rbr.shapes import NATIVE
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Search:
         shape = len(stacks), bound.n_features
         self.centred, self.squared_norms = np.empty_like(stacks), np.empty(shape)
         # Memory that is zero from the start and never written costs nothing: of a million tables few are.
-        self.out, self.labels = np.zeros(stacks.shape), np.full(stacks.shape, -1, dtype=np.int32)
+        self.out, self.labels = np.zeros(stacks.shape), np.full(stacks.shape, NO_PIECE, dtype=np.int32)
         self.nets, self.codes = np.zeros(shape), np.zeros(shape)
         self.center()
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from rbr._checks import check_int
+from rbr._sizes import MAX_CODE
 from rbr.data.tables import Table, few
 
 DEFAULT_BINS = 255
-MAX_BINS = 65535  # the codes are 16 bits, and one of them is kept for "no bin"
+MAX_BINS = MAX_CODE  # codes start at 0, and one of them is kept for "no bin"
 
 # How a feature is binned.
 REGULAR, BINOMIAL, EDGES, CATEGORY = range(4)

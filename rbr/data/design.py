@@ -18,6 +18,7 @@ from rbr._backend import kernels
 from rbr._checks import check_choice, check_int, check_nonnegative, check_offsets, check_vector
 from rbr._parallel import RANGES_PER_THREAD, over_ranges
 from rbr._ragged import bins_of
+from rbr._sizes import TOGETHER
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -34,8 +35,6 @@ MAX_ENTRIES_PER_CALL = 100_000_000
 # core's second cache), and at most so many stretches.
 ROWS_PER_STRETCH = 1 << 16
 MAX_STRETCHES = 32
-# The kernel takes so many features over the rows together.
-TOGETHER = 4
 
 
 class BinnedMatrix:

@@ -12,6 +12,7 @@ from scipy.special import expit, softmax
 
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
+from rbr._sizes import LOG_LOSS_SUMS
 from rbr.losses.base import Loss
 from rbr.losses.roots import LARGEST_INTERCEPT, root_of_decreasing, root_of_parabola
 from rbr.losses.sums import BLOCK_ROWS, add_in_order, as_vectors, dot, row_blocks, worth
@@ -67,7 +68,7 @@ class LogLoss(Loss):
     def intercept_sums(self, y, z, v, c, n_threads=1):
         """The pulls upwards (rows with y = 1) and downwards, how fast each changes with c, loss, third derivative."""
         y, z, v = as_vectors(y, z, v)
-        sums = np.empty((-(-len(y) // BLOCK_ROWS), 6))
+        sums = np.empty((-(-len(y) // BLOCK_ROWS), LOG_LOSS_SUMS))
         n_threads = worth(n_threads, len(y))
         over_ranges(kernels().log_loss_sums, len(sums), n_threads, y, z, v, float(c), sums)
         return sums.sum(axis=0)

@@ -15,10 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from rbr._parallel import over_ranges
-
-# Below the length at which BLAS splits a dot product over its own threads, so the sum has one order. The kernels of the
-# log-loss add up as many.
-BLOCK_ROWS = 8192
+from rbr._sizes import ROWS_PER_SUM as BLOCK_ROWS
 
 # From this many rows on a kernel works longer than it takes to wake a second thread.
 THREADED_ROWS = 1 << 16

@@ -17,6 +17,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import over_ranges
+from rbr._sizes import DISTANCE_SUMS
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
 from rbr.losses import Loss
@@ -240,8 +241,8 @@ class RowObjective(TableAnswers):
 
     def _squared_distances(self, one: np.ndarray, other: np.ndarray, block: RowBlock) -> np.ndarray:
         """For each output sum v (r - r')^2 and sum v r^2."""
-        squares = np.empty((2, self.n_outputs))
-        sums = np.empty((-(-block.n_rows // BLOCK_ROWS), 2))
+        squares = np.empty((DISTANCE_SUMS, self.n_outputs))
+        sums = np.empty((-(-block.n_rows // BLOCK_ROWS), DISTANCE_SUMS))
         n_threads = worth(self.n_threads, block.n_rows)
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
             for c, (a, b) in enumerate(zip(np.atleast_2d(one.T), np.atleast_2d(other.T), strict=True)):

@@ -1,0 +1,22 @@
+"""Sizes on which Python and the compiled kernels must agree.
+
+The kernels, and the reference where it needs them, have their own copies, since neither imports the rest of rbr.
+`rbr._backend` compares them all when the kernels are first imported.
+"""
+
+# Sums over rows are added up from the sums of blocks of this many rows, which are below the length at which BLAS splits
+# a dot product over its own threads: a sum has one order.
+ROWS_PER_SUM = 8192
+
+# How many sums per block the kernels log_loss_sums and squared_distances write.
+LOG_LOSS_SUMS = 6
+DISTANCE_SUMS = 2
+
+# The kernel rmatvec takes this many features over the rows together.
+TOGETHER = 4
+
+# The largest code of a bin that the kernels can read: codes have 8 or 16 bits.
+MAX_CODE = 65535
+
+# The label of a bin that belongs to no piece.
+NO_PIECE = -1
