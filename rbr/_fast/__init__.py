@@ -1,7 +1,7 @@
 """The compiled kernels: same names and arguments as `rbr.reference.kernels`, which define them.
 
-They validate nothing, hold no lock and use no Python objects in loops; the rooms of rbr check, convert
-and allocate before they call. Each works on a range of features or rows.
+They validate nothing, hold no lock and use no Python objects in loops; their callers check, convert and
+allocate. Each kernel works on a range of features or rows.
 """
 
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose

@@ -19,9 +19,9 @@ cdef extern from *:
     #define N_DIGITS (1 << DIGIT_BITS)
     #define DIGIT(key, place) (((key) >> (DIGIT_BITS * (place))) & (N_DIGITS - 1))
 
-    /* Sorts n numbers by their digits, the last one first. The keys of numbers sort as the numbers do: of positive ones
-       they are the bits with the sign flipped, of negative ones all bits flipped. -0 becomes 0, and NaN has the key of
-       all ones. Works on two arrays of n keys; counts has room for N_DIGITS of every place. */
+    /* Sorts n numbers by their digits, the last one first. Keys are in the same order as their numbers: the bits with
+       the sign flipped for a positive number, all bits flipped for a negative one. -0 becomes 0, and the key of NaN is
+       all ones. Works in two arrays of n keys; counts has room for N_DIGITS per place. */
     #define DEFINE_SORT(name, real, word, signed_word, n_places)                                                     \
         static void name(real *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) {                    \
             const int last_bit = 8 * sizeof(word) - 1;                                                               \
@@ -39,7 +39,7 @@ cdef extern from *:
             for (int place = 0; place < n_places; place++) {                                                         \
                 uint32_t *next = counts + N_DIGITS * place, sum = 0;                                                 \
                 if (n == 0 || next[DIGIT(from[0], place)] == (uint32_t)n)                                            \
-                    continue; /* the same digit in all */                                                            \
+                    continue; /* all have the same digit */                                                          \
                 for (int digit = 0; digit < N_DIGITS; digit++) {                                                     \
                     uint32_t count = next[digit];                                                                    \
                     next[digit] = sum;                                                                               \
@@ -80,7 +80,7 @@ cdef enum:
     MIN_ROWS_FOR_CELLS = 512  # for fewer rows the cells cost more than they save
     CELLS_PER_EDGE = 8
     MAX_CELLS = 16384
-    TILE_ROWS = 64            # of a transposition: so many pages of a table kept by rows are open at a time
+    TILE_ROWS = 64            # of a transposition: the pages of a row-major table that are open at a time
     TILE_COLUMNS = 16         # a cache line of float32
 
 
@@ -111,7 +111,7 @@ def sort_rows(
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """Sort each row: -0 counts as 0, and NaN come last."""
+    """Sort each row: -0 counts as 0, and NaNs come last."""
     cdef Py_ssize_t n_values = values.shape[1], j
     cdef uint64_t[:, ::1] keys = np.empty((2, n_values), dtype=np.uint64)
     cdef uint32_t[::1] counts = np.empty(6 * N_DIGITS, dtype=np.uint32)
@@ -206,7 +206,7 @@ cdef Py_ssize_t _distinct(
             weight[n - 1] += weights[j, i]
             i += 1
         return n
-    # Where each value begins; the next one's beginning less that is how often it occurs.
+    # Where each value begins: the difference to the next beginning is how often the value occurs.
     while i < n_values and values[j, i] < INFINITY:
         x = values[j, i]
         if n == 0 or x != last:
@@ -260,7 +260,7 @@ cdef Py_ssize_t _start_regular(
             starts[k] = _start_of_share(k, n_distinct, max_bins)
         return max_bins
 
-    # 1. Heavy values: heavier than an equal share of the bins that are left. The share shrinks as they leave.
+    # 1. Heavy values: heavier than an equal share of the remaining bins. The share shrinks as they are removed.
     for i in range(n_distinct):
         heavy[i] = 0
     light_weight = _light_weight(weight, heavy, n_distinct)
@@ -282,7 +282,7 @@ cdef Py_ssize_t _start_regular(
         if heavy[i]:
             k = -1
         else:
-            # A quotient per value would be dear: up to this side of rounding the share is the last one's.
+            # A division per value would be slow: below this bound the share is certainly that of the last value.
             middle = (before + 0.5 * weight[i]) * light_bins
             if middle >= surely_before:
                 share = min(<Py_ssize_t> (middle / light_weight), light_bins - 1)
@@ -296,7 +296,7 @@ cdef Py_ssize_t _start_regular(
         bin_weight[n_bins - 1] += weight[i]
         last_k = k
 
-    # 3. Heavy values may have split too many bins: join the lightest neighbours, the leftmost of equals.
+    # 3. Heavy values may have split too many bins: join the lightest neighbours, ties to the leftmost.
     while n_bins > max_bins:
         lightest = 0
         for k in range(1, n_bins - 1):
@@ -342,7 +342,7 @@ cdef void _describe(
         total = 0.0
         for i in range(start, stop):
             total += weight[i]
-        # Shares times values cannot overflow before the last bit; rounding must not leave the bin.
+        # Shares times values cannot overflow, up to the last bit. Rounding must not move the mean out of the bin.
         mean, share = 0.0, 1.0 / total
         if share < INFINITY:
             for i in range(start, stop):
@@ -354,7 +354,7 @@ cdef void _describe(
 
 
 cdef inline double _between(double left, double right) noexcept nogil:
-    """A number m with left <= m < right, halfway but for rounding, and without overflow."""
+    """A number m with left <= m < right, halfway up to rounding, without overflow."""
     cdef double middle = left + right
     if -INFINITY < middle < INFINITY:
         middle = 0.5 * middle
@@ -364,9 +364,9 @@ cdef inline double _between(double left, double right) noexcept nogil:
 
 
 cdef struct Search:
-    # The edges below a number are those in cells before its own, counted beforehand, and some in its own.
+    # The edges below a number are those in the cells before its own, counted in advance, and some in its own cell.
     double low                    # the first edge
-    int64_t key                   # bits of the distance from `low` at which cell 0 ends, less one cell
+    int64_t key                   # bits of the distance from `low` at which cell 0 ends, minus one cell
     int shift                     # a cell holds 2 ** shift neighbouring numbers
     int64_t last_cell
     const uint16_t* below         # below[c]: number of edges in the cells before c
@@ -386,10 +386,11 @@ def encode(
     """codes[j, i] = number of edges of feature j below values[i, j]; for NaN one more than it has edges.
 
     A binary search halves the edges eight times for 255 bins. Cells save most of that. The cell of x is taken
-    from the bits of x - low: bits of positive doubles sort as the doubles do, so the cell is monotone in x,
-    rounding included. Edges in cells before it are below x, edges in cells behind it are not, and its own
-    cell holds one or two as a rule. Cells of equally many doubles are narrow near the first edge, wide in a
-    long tail, as quantiles are. Nothing branches on the data, so the processor works on many numbers at once.
+    from the bits of x - low: the bits of positive doubles are in the order of the doubles, so the cell is
+    monotone in x, even with rounding. Edges in earlier cells are below x, edges in later cells are not, and its
+    own cell usually holds one or two. Cells with equal numbers of doubles are narrow near the first edge and
+    wide in a long tail, as quantiles are. Nothing branches on the data, so the processor works on many numbers
+    at once.
     """
     cdef Py_ssize_t n_features = values.shape[1], most_edges = 0, t, b, j0, j1, j, i0, n
     if first >= last or n_features == 0:
@@ -401,14 +402,14 @@ def encode(
         max_cells = 1
     cdef Py_ssize_t tile = min(<Py_ssize_t> TILE_FEATURES, TILE_EDGES // (most_edges + 1))
     tile = max(1, min(tile, n_features))
-    # Tiles of equal width rather than a narrow last one.
+    # Tiles of equal width, rather than a narrow one at the end.
     cdef Py_ssize_t n_tiles = (n_features + tile - 1) // tile
     tile = (n_features + n_tiles - 1) // n_tiles
     cdef uint16_t[:, ::1] below = np.empty((tile, max_cells), dtype=np.uint16)
     cdef double[:, ::1] padded = np.empty((tile, 3 * most_edges + 2))
     cdef uint8_t[:, ::1] memory = np.empty((tile, sizeof(Search)), dtype=np.uint8)
     cdef Search* searches = <Search*> &memory[0, 0]
-    # A table kept by rows is read once: a block of its rows stays in the cache while the features take turns.
+    # A row-major table is read once: a block of its rows stays in the cache while the features take turns.
     cdef Py_ssize_t n_block = BLOCK_ROWS if values.strides[1] < values.strides[0] else last - first
     cdef Py_ssize_t n_blocks = (last - first + n_block - 1) // n_block
     with nogil:
@@ -458,7 +459,7 @@ cdef void _prepare(
         farthest = _bits(edges[start + n_edges - 1] - search.low)
     while ((farthest - nearest) >> search.shift) + 2 > max_cells and search.shift < 62:
         search.shift += 1
-    # No less than this, so that the bits of an infinite distance less the key are still a number.
+    # At least this, so that the bits of an infinite distance minus the key do not overflow.
     search.key = max(nearest - ((<int64_t> 1) << search.shift), 1 - ((<int64_t> 1) << 52))
     search.last_cell = min(max_cells - 1, ((farthest - nearest) >> search.shift) + 1)
     for c in range(search.last_cell + 1):
@@ -489,7 +490,7 @@ cdef void _encode_run(
     const Search* search,
     code_t* codes,                  # OUT (n,)
 ) noexcept nogil:
-    # Copies of the fields: for all the compiler knows, a write to codes, which are bytes, changes them.
+    # Copies of the fields: codes are bytes, so the compiler must assume that writing them changes the fields.
     cdef double low = search.low, x
     cdef int64_t key = search.key, last_cell = search.last_cell
     cdef int shift = search.shift

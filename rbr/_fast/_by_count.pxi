@@ -10,7 +10,7 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
     """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1: no memory.
 
     Row e holds the least costs of 1, 2, ... pieces over the bins 0..e-1. Only costs are kept; the starts are
-    found again on the way back, from the costs of all pieces while those fit into a cache, or computed anew.
+    found on the way back, from the costs of all pieces if those fit into a cache, else from costs computed again.
     """
     cdef Py_ssize_t n = p.n, k, e, start, block, n_pieces = 1
     cdef Py_ssize_t n_blocks = (limit + 6) // 8, stride = 1 + 8 * n_blocks
@@ -38,14 +38,14 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
                 piece[start] = s.cost[start]
         rows[e * stride] = s.cost[0]
         for block in range(n_blocks):
-            # k pieces need k bins at least, so shorter starts have nothing to offer.
+            # k pieces need at least k bins, so earlier starts are impossible.
             k = 8 * block + 1
             _extend_by_one_piece(k, e, s.cost, rows + k - 1, stride, rows + e * stride + k)
 
     least_cost = rows[n * stride] + _count_price(p, 1)
     for k in range(2, limit + 1):
         total = rows[n * stride + k - 1] + _count_price(p, k)
-        # What is added keeps the traces of `tiny` in perfect fits apart from a gain.
+        # The added term outweighs the traces that `tiny` leaves in perfect fits: those are no gain.
         if total + 1e-280 < least_cost:
             least_cost = total
             n_pieces = k
@@ -105,7 +105,7 @@ cdef void _extend_by_one_piece(
 
 
 cdef Py_ssize_t _search_two(Pieces *p, Scratch *s) noexcept nogil:
-    """The best of one and two pieces: for every place of the jump a piece from the left and one from the right."""
+    """The best of one and two pieces: for every place of the jump, the costs of the pieces to its left and right."""
     cdef Py_ssize_t e, start
     cdef double weight = 0.0, mean_u = p.u[0], mean_x = p.x[0], spread = 0.0, slope = 0.0
     cdef double around_mean = 0.0, around_line = 0.0, least
@@ -117,7 +117,7 @@ cdef Py_ssize_t _search_two(Pieces *p, Scratch *s) noexcept nogil:
     start = _join(s.best, 1, s.cost, 1, p.n, &least)
     s.cut[0] = 0
     s.cut[1] = <int32_t> start
-    # What is added keeps the traces of `tiny` in perfect fits apart from a gain.
+    # The added term outweighs the traces that `tiny` leaves in perfect fits: those are no gain.
     return 2 if least + _count_price(p, 2) + 1e-280 < s.best[p.n] + _count_price(p, 1) else 1
 
 
@@ -153,7 +153,7 @@ cdef inline double _count_price(Pieces *p, Py_ssize_t k) noexcept nogil:
 
 
 cdef double _least_price_beyond(Pieces *p, Py_ssize_t k, Py_ssize_t limit) noexcept nogil:
-    """What more than k pieces cost at least, even if they fit perfectly."""
+    """The least that more than k pieces can cost, even if they fit perfectly."""
     cdef Py_ssize_t more
     cdef double least
     if p.count_codes == NULL:

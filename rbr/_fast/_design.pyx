@@ -1,11 +1,11 @@
 """The kernels of the binned design: look-ups, sums by bin, cross-tabulation.
 
 A code one past a table's last bin means "no bin". Tables are copied into buffers with one more entry for it,
-a zero to be read or a sum to be dropped, so that the loops over rows have no branch.
+a zero to read or a sum to drop, so that the loops over rows have no branch.
 
-Four features go through the rows together. Reading, they share the load and the store of the row's sum;
-summing, they share the load of the row's value, and a bin that is hit row after row makes only one of four
-updates wait. Codes are loaded eight bytes at a time where that pays. What is left is one access per code.
+Four features are processed together. In look-ups they share the load and the store of the row's sum. In sums
+by bin they share the load of the row's value, and when row after row hits the same bin, only one of four
+updates waits. Codes are loaded eight bytes at a time where that pays. What remains is one access per code.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ cdef extern from *:
         return word;
     }
 
-    /* The k-th code in memory of those in a word, for codes of so many bits. */
+    /* The k-th code of a word, in the order of memory; `bits` is the width of a code. */
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     #define SHIFT_OF_CODE(k, bits) (64 - (bits) * ((k) + 1))
     #else
@@ -50,9 +50,9 @@ cpdef enum:
 MAX_CODE = (1 << (8 * sizeof(uint16_t))) - 1
 
 cdef enum:
-    # The doubles of a block of rows stay in a core's second cache while all features go over them.
+    # The doubles of a block of rows stay in a core's L2 cache while all features use them.
     ROWS_PER_BLOCK = 32768
-    # 256 and a little: the same code of two features must not fall into the same set of the first cache.
+    # A little more than 256, so that the same code of two features does not map to the same set of the L1 cache.
     BYTE_STRIDE = 264
 
 
@@ -65,7 +65,7 @@ def matvec(
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """out[i] = sum over the listed features j of f[offsets[j] + codes[j, i]], in an order the list fixes."""
+    """out[i] = sum over the listed features j of f[offsets[j] + codes[j, i]], in an order that the list fixes."""
     cdef Py_ssize_t block, start, stop, group, t, s, i, n_together, n_listed = features.shape[0]
     cdef double[:, ::1] tables = np.empty((TOGETHER, _widest(offsets, features) + 1))
     cdef const code_t* columns[TOGETHER]
@@ -148,7 +148,7 @@ def rmatvec(
     cdef Py_ssize_t block, start, stop, group, t, s, n_together
     cdef double[:, ::1] sums = np.empty((TOGETHER, _widest(offsets, features[first:last]) + 1))
     cdef const code_t* columns[TOGETHER]
-    # A feature's sums have one owner and are the same alone and together: the same bits for any range.
+    # A feature's sums have one owner, and do not depend on which features share its group: the same bits for any range.
     with nogil:
         for block in range(_n_parts(row_stop - row_start, ROWS_PER_BLOCK)):
             start = row_start + block * ROWS_PER_BLOCK
@@ -262,7 +262,7 @@ def gram(
 
 
 cdef (Py_ssize_t, Py_ssize_t) _pair_at(Py_ssize_t number, Py_ssize_t n_listed) noexcept nogil:
-    """The pair t <= u that stands at this place of the list (0, 0), (0, 1), …, (1, 1), …"""
+    """The pair t <= u at this place of the list (0, 0), (0, 1), …, (1, 1), …"""
     cdef Py_ssize_t t = 0
     while number >= n_listed - t:
         number -= n_listed - t
@@ -278,7 +278,7 @@ cdef void _write_pair(
     Py_ssize_t u_bins,
     double[:, ::1] out,
 ) noexcept nogil:
-    """The block of a pair of features and its transpose, from sums that have "no bin" as the last of either."""
+    """The block of a pair of features and its transpose, from sums whose last row and column are "no bin"."""
     cdef Py_ssize_t k, m, stride = u_bins + 1
     for k in range(t_bins):
         for m in range(u_bins):
@@ -298,7 +298,7 @@ cdef void _cross_tabulate(
     Py_ssize_t n_column_bins,
     double[::1] sums,
 ) noexcept nogil:
-    """sums[k * (n_column_bins + 1) + m] = sum of the weights of the rows with these codes, "no bin" too."""
+    """sums[k * (n_column_bins + 1) + m] = sum of the weights of the rows with codes k and m, "no bin" included."""
     cdef Py_ssize_t i, stride = n_column_bins + 1
     for i in range((n_row_bins + 1) * stride):
         sums[i] = 0.0
@@ -315,8 +315,10 @@ def cross_counts(
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """`gram` of rows that all count once. Whole numbers of four bytes: half of the table that a row goes to, so that
-    more of it stays in cache, and an addition that takes one cycle.
+    """`gram` with all row weights 1.
+
+    Four-byte integers halve the table that rows are counted in, so more of it stays in cache, and an addition takes
+    one cycle.
     """
     cdef Py_ssize_t pair, i, t, u, t_bins, u_bins, stride, n_rows = codes.shape[1], n_listed = features.shape[0]
     cdef uint32_t[::1] counts = np.empty((_widest(offsets, features) + 1) ** 2, dtype=np.uint32)
@@ -336,7 +338,7 @@ def cross_counts(
 
 
 def bin_counts(
-    const code_t[:, ::1] codes,      # IN  (n_features, n_rows), below 2^32 rows
+    const code_t[:, ::1] codes,      # IN  (n_features, n_rows), fewer than 2^32 rows
     const int64_t[::1] offsets,      # IN  (n_features + 1,)
     double[::1] out,                 # OUT (n_coef,), the slices of the features first <= j < last
     Py_ssize_t first,
@@ -345,7 +347,7 @@ def bin_counts(
     """out[offsets[j] + k] = number of rows with codes[j, i] == k."""
     cdef Py_ssize_t n_rows = codes.shape[1], i, j, k, s, n_bins, n_whole = n_rows - n_rows % TOGETHER
     cdef const code_t* column
-    # Rows take turns at four tables: a bin that is hit row after row makes only one of four wait.
+    # Rows take turns at four tables: when row after row hits the same bin, only one of four updates waits.
     cdef uint32_t[:, ::1] counts = np.empty(
         (TOGETHER, _widest(offsets, np.arange(first, last)) + 1), dtype=np.uint32
     )

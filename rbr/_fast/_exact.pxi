@@ -5,7 +5,7 @@
 
 
 cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """Fills s.cut with the starts of the best pieces and returns their number; -1 if there is no memory."""
+    """Fill s.cut with the starts of the best pieces and return their number; -1 if there is no memory."""
     cdef Py_ssize_t n_pieces
     if limit == 1:
         s.cut[0] = 0
@@ -31,7 +31,7 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
         return _search_by_count_plain(p, limit, s)
     if p.ascending or _is_sorted(p):
         return _search_by_count_sorted(p, limit, s)
-    # With noise in it, a table keeps about ten starts per end.
+    # In a table with noise, about ten starts per end survive the pruning.
     if _plain_is_cheaper(p.n, limit - 2, limit, 10 * p.n):
         return _search_by_count_plain(p, limit, s)
     return _search_by_count_pruned(p, limit, s)
@@ -70,7 +70,7 @@ cdef bint _is_sorted(Pieces *p) noexcept nogil:
 
 
 cdef Py_ssize_t _follow(const int32_t *split, Py_ssize_t n, int32_t *cut) noexcept nogil:
-    """The starts of the pieces, left to right, from the start of the last piece by its end."""
+    """The starts of the pieces, left to right; split[e] is the start of the last piece over the bins 0..e-1."""
     cdef Py_ssize_t n_pieces = 0, e = n, i
     while e > 0:
         n_pieces += 1
@@ -85,7 +85,7 @@ cdef Py_ssize_t _follow(const int32_t *split, Py_ssize_t n, int32_t *cut) noexce
 cdef void _follow_by_count(
     const int32_t *splits, Py_ssize_t n, Py_ssize_t n_pieces, int32_t *cut
 ) noexcept nogil:
-    """The same where there is a row of n + 1 splits for every number of pieces."""
+    """The same from one row of n + 1 splits per number of pieces."""
     cdef Py_ssize_t k, e = n
     for k in range(n_pieces, 0, -1):
         e = splits[(k - 1) * (n + 1) + e]

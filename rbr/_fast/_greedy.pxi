@@ -72,7 +72,7 @@ cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept
 
 
 cdef Fit _joined(Scratch *s, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    """The fits over two neighbouring pieces from the fits over each: sums of squares only, as ever."""
+    """The fits to two neighbouring pieces joined, from the fits to each: again, only sums of squares."""
     cdef Fit fit
     cdef double share = s.weight[b] / (s.weight[a] + s.weight[b])
     cdef double f = share * s.weight[a]
@@ -102,7 +102,7 @@ cdef Py_ssize_t _push_pair(Pieces *p, Scratch *s, Py_ssize_t size, Py_ssize_t le
 
 
 cdef Py_ssize_t _push(Scratch *s, Py_ssize_t size, double loss, Py_ssize_t left) noexcept nogil:
-    """Put the pair that begins at `left` on the heap; older entries of it are void. Returns the new size."""
+    """Push the pair that begins at `left`, which voids its older entries; return the new size."""
     cdef Py_ssize_t i = size
     s.stamp[left] += 1
     s.heap_loss[i] = loss
@@ -115,7 +115,7 @@ cdef Py_ssize_t _push(Scratch *s, Py_ssize_t size, double loss, Py_ssize_t left)
 
 
 cdef Py_ssize_t _pop(Scratch *s, Py_ssize_t size) noexcept nogil:
-    """Move the first entry of the heap to its end; returns the new size, which is where the entry now is."""
+    """Move the first entry of the heap to its end; return the new size, which is the entry's index now."""
     cdef Py_ssize_t i = 0, child
     size -= 1
     _swap(s, 0, size)

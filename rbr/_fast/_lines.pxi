@@ -4,8 +4,9 @@
 cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
     """Optimal partitioning with inequality pruning (PELT, Killick et al. 2012).
 
-    Distances around lines only grow by joining: D(s, T) >= D(s, e) + D(e, T). So once best[s] + D(s, e) / 2
-    exceeds best[e], a piece that starts at e beats one that starts at s for ever, whichever kind it is.
+    Joining two pieces never lowers the distance to their lines: D(s, T) >= D(s, e) + D(e, T). So once
+    best[s] + D(s, e) / 2 exceeds best[e], a piece of either kind that starts at e beats one that starts at s, for
+    all later ends.
     """
     cdef Py_ssize_t e, j, kept, least, n_alive = 0
     cdef double bound

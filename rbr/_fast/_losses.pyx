@@ -1,10 +1,10 @@
-"""The kernels of the log-loss, and of how far residuals are apart.
+"""The kernels of the log-loss, and of the distance between residuals.
 
-A row costs log(1 + exp(s)), s = z for y = 0 and -z for y = 1.
+A row costs log(1 + exp(s)), where s = z for y = 0 and s = -z for y = 1.
 
-All of it follows from t = exp(-|s|), which lies in [0, 1]. The two functions that are not arithmetic, exp and log1p,
-are short series without a branch, so that the compiler works on several rows at a time (wide.h). Both keep all but the
-last bit or two.
+Everything follows from t = exp(-|s|), which lies in [0, 1]. The two functions that are not arithmetic, exp and log1p,
+are short series without branches, so that the compiler works on several rows at a time (wide.h). Both are accurate to
+the last bit or two.
 """
 
 cdef extern from *:
@@ -39,14 +39,14 @@ cdef extern from *:
         even = even * w + 0.5;
         odd = odd * w + 1.0 / 6;
         sum = 1.0 + (r + w * (even + r * odd));
-        /* 2^(k + 64), a normal number for every k there is; the way back may end in a subnormal one. */
+        /* 2^(k + 64) is a normal number for every possible k; scaling back may give a subnormal one. */
         memcpy(&bits, &shifted, sizeof bits);
         bits = (int64_t)(((uint64_t)bits + 1087) << 52);
         memcpy(&power, &bits, sizeof power);
         return sum * power * 5.421010862427522e-20;
     }
 
-    /* log(1 + t) for 0 <= t <= 1: 2 artanh(u / (2 + u)), 1 + u being 1 + t or half of it; ten terms. */
+    /* log(1 + t) for 0 <= t <= 1: 2 artanh(u / (2 + u)), where 1 + u is 1 + t or half of it; ten terms. */
     static inline double log1p_of_share(double t) {
         const double LOG2 = 0.6931471805599453;
         double is_half = t > 0.41421356237309503 ? 1.0 : 0.0;
@@ -116,7 +116,7 @@ cdef extern from *:
         }
     }
 
-    /* So many sums at a time, which do not wait for one another; on every machine the same. */
+    /* The number of independent partial sums. The same on every machine, so that sums have the same bits. */
     #define LANES 16
 
     static inline void add_lanes(const double *values, Py_ssize_t n, double *sum)
@@ -134,7 +134,7 @@ cdef extern from *:
         *sum += lanes[0];
     }
 
-    /* What the sums are made of, for a few rows at a time: arrays that the compiler can fill several rows at once. */
+    /* The terms of the sums, for a chunk of rows at a time: arrays that the compiler fills several rows at once. */
     ON_WIDE_REGISTERS
     static void sums_of_rows(
         const double *restrict y, const double *restrict z, const double *restrict v, double c, Py_ssize_t n,
@@ -249,7 +249,7 @@ def log_loss_sums(
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """Weighted sums over blocks of 8192 rows, at the scores z + c.
+    """Weighted sums over blocks of ROWS_PER_SUM rows, at the scores z + c.
 
     Of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the loss; of its third
     derivative.
@@ -269,7 +269,10 @@ def squared_distances(
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """Sums over blocks of 8192 rows, of (a - b)^2 / v and of a^2 / v: weighted residuals v r differ by v (r - r')."""
+    """Sums of (a - b)^2 / v and of a^2 / v over blocks of ROWS_PER_SUM rows.
+
+    For weighted residuals a = v r and b = v r' they are sums of v (r - r')^2 and of v r^2.
+    """
     cdef Py_ssize_t block, start, n_rows = a.shape[0]
     with nogil:
         for block in range(first, last):

@@ -1,6 +1,6 @@
-"""Scoring, compiled: the raw scores of rows from the tables of a model, without codes in between.
+"""Scoring, compiled: the raw scores of rows from the tables of a model, without computing codes.
 
-A table is a step function with 2 ** m pieces (padded), searched by m halvings that do not branch on the data, so the
+A table is a step function padded to 2 ** m pieces and searched in m halvings that do not branch on the data, so the
 processor works on many rows at once. Blocks of rows stay in the cache while the terms take turns.
 """
 
@@ -17,9 +17,9 @@ cdef enum:
 def score(
     const real_t[:, :] values,        # IN  (n_rows, n_features), any strides
     const int64_t[::1] columns,       # IN  (n_terms,) the feature of each term
-    const double[::1] edges,          # IN  the edges of all terms, ascending within each; 2 ** m - 1 of each term
+    const double[::1] edges,          # IN  the edges of all terms, ascending within each; 2 ** m - 1 per term
     const int64_t[::1] edge_offsets,  # IN  (n_terms + 1,) where each term's edges lie in `edges`
-    const double[:, ::1] tables,      # IN  (all pieces, n_outputs); 2 ** m of each term, and then the one of NaN
+    const double[:, ::1] tables,      # IN  (all pieces, n_outputs); 2 ** m rows per term, then one for NaN
     double[:, :] out,                 # IN/OUT (n_rows, n_outputs), the rows first <= i < last
     Py_ssize_t first,
     Py_ssize_t last,
@@ -54,7 +54,7 @@ def score(
 
 
 cdef inline Py_ssize_t _piece(double x, const double* edges, Py_ssize_t n_pieces) noexcept nogil:
-    """The number of edges below x; for NaN n_pieces."""
+    """The number of edges below x; n_pieces for NaN."""
     cdef Py_ssize_t piece = 0, half = n_pieces >> 1
     while half > 0:
         piece += half & -<Py_ssize_t> (edges[piece + half - 1] < x)
@@ -76,7 +76,7 @@ cdef void _add_run(
     cdef char* target = <char*> out
     cdef Py_ssize_t i = 0, half, p0, p1, p2, p3
     cdef double x0, x1, x2, x3
-    # The halvings of one row wait for one another; those of four rows do not. A mask, where a product would let the
+    # The halvings of one row wait for one another; those of four rows do not. A mask, since a product would let the
     # compiler choose a multiplication or a branch.
     while i + 4 <= n:
         x0 = (<const real_t*> place)[0]

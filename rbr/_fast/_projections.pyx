@@ -40,7 +40,7 @@ def center_tables(
     const int64_t[::1] offsets,  # IN  (n_features + 1,)
     const double[::1] weights,  # IN  (n_coef,) each table's sum to 1
     double[::1] out,  # OUT (n_coef,) the slices of the tables first <= j < last
-    double[::1] squared_norms,  # OUT (n_features,) likewise, after centring
+    double[::1] squared_norms,  # OUT (n_features,) those of the same tables, after centring
     Py_ssize_t first,
     Py_ssize_t last,
 ):
@@ -122,10 +122,10 @@ def prox_tables(
 def cut_constants(
     const double[::1] u, const double[::1] w, Py_ssize_t limit, int32_t[::1] starts, bint prune
 ):
-    """The cut of u into at most `limit` constant pieces by one search or the other, whatever the size.
+    """Cut u into at most `limit` constant pieces by the given search, whatever the size.
 
-    Returns the number of pieces, whose starts are in `starts`, and how many starts the pruned search
-    compared. Not a kernel: `prox_tables` chooses the search.
+    Writes the starts of the pieces to `starts`; returns their number, and how many starts the pruned search
+    compared. Not a kernel: `prox_tables` chooses the search itself.
     """
     cdef Py_ssize_t i, n = u.shape[0], n_pieces
     cdef Scratch scratch

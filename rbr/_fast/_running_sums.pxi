@@ -5,8 +5,8 @@
 # vectorises.
 
 
-# The loops over starts, several at a time. Seven vectors are too many for a compiler to compare for overlap at run
-# time; it must be told there is none.
+# The loops over starts, several at a time. Seven vectors are too many for the compiler to test for overlap at run time,
+# so `restrict` promises that there is none.
 cdef extern from *:
     """
     #include "wide.h"
@@ -26,14 +26,14 @@ cdef extern from *:
         }
     }
 
-    /* One more bin for the lines in the first n slots: recursive least squares around the means. mean_x stays exactly x
-       until a second position comes, so spread > 0 counts positions; it is no threshold. */
+    /* One more bin for the lines in the first n slots: recursive least squares around the means. mean_x is exactly x
+       until there is a second position, so spread > 0 says that there are two; it is not a threshold. */
     ON_WIDE_REGISTERS
     static void extend_lines(
         Py_ssize_t n, double u, double w, double x, rbr_vector weight, rbr_vector mean_u, rbr_vector mean_x,
         rbr_vector spread, rbr_vector slope, rbr_vector around_mean, rbr_vector around_line
     ) {
-        /* Makes spread / wider 1 while there is one position, and 0 at the second, without a branch in the loop. */
+        /* Makes spread / wider 1 while there is one position, and 0 at the second, without a branch. */
         const double tiny = 1e-300;
         for (Py_ssize_t j = 0; j < n; j++) {
             double share = w / (weight[j] + w), f = share * weight[j];
@@ -69,7 +69,7 @@ cdef extern from *:
 
     #define LANES 8
 
-    /* Whether no start costs more than the bound, even if its piece were as good as a line and free. */
+    /* Whether no start costs more than the bound, if its last piece were a line without a price. */
     ON_WIDE_REGISTERS
     static int none_is_beaten(Py_ssize_t n, double bound, rbr_vector before, rbr_vector around_line) {
         Py_ssize_t n_beaten = 0;
@@ -78,7 +78,7 @@ cdef extern from *:
         return n_beaten == 0;
     }
 
-    /* The first of the least of n costs, n > 0, none of them NaN. */
+    /* The first index of the least of n > 0 costs, none of which is NaN. */
     ON_WIDE_REGISTERS
     static Py_ssize_t leftmost_least(const double *cost, Py_ssize_t n) {
         double lanes[LANES], least = cost[0];
@@ -116,7 +116,7 @@ cdef extern from *:
 
 
 cdef struct Pieces:
-    # The search's view of a table: its bins of positive weight, or its isotonic blocks, or its sorted values.
+    # What a search sees of a table: its bins of positive weight, its isotonic blocks or its sorted values.
     Py_ssize_t n
     double *u
     double *w
@@ -132,7 +132,7 @@ cdef struct Pieces:
 cdef inline void _begin(
     Scratch *s, Py_ssize_t slot, Py_ssize_t start, double before, double u, double x
 ) noexcept nogil:
-    """A start takes a slot before its first bin (u, x) is added; means begin there: exact for ties."""
+    """Give a start a slot before its first bin (u, x) is added. Means begin at that bin: exact for ties."""
     s.start[slot] = <int32_t> start
     s.before[slot] = before
     s.cost[slot] = before

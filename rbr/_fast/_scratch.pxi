@@ -105,7 +105,7 @@ cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
     s.weight_rest = s.spread
     s.moment_sum = s.slope
     s.moment_rest = s.around_mean
-    # Every merge makes at most two new pairs.
+    # Each merge makes at most two new pairs.
     s.heap_loss = s.doubles + n_doubles
     n_doubles += 4 * m
     s.cosines = s.doubles + n_doubles

@@ -12,15 +12,15 @@ cdef void _search_constants(
 ) noexcept nogil:
     """best[e] = min over first_start <= s < e of before[s] + unit + D(s, e) / 2, with functional pruning.
 
-    priced : before is best itself (optimal partitioning, FPOP: Maidstone et al. 2017); else it is the row of
-        one piece less (pDPA: Rigaill 2015)
+    priced : before is best itself (optimal partitioning, FPOP: Maidstone et al. 2017); otherwise it is the row
+        for one piece fewer (pDPA: Rigaill 2015)
 
     As a function of the value m of the last piece, the start s costs cost_s + weight_s (m - mean_s)^2 / 2.
-    Two such functions keep their difference when a bin is added, so what a start has lost to another it has
-    lost for ever. We hold the range of u cut into intervals, each with the start that is cheapest there. A
-    new start e comes in with the constant before[e] + unit and takes the m where the owner is dearer; starts
-    that own nothing go. If u ascends, the mean of a growing piece does too: what lies below an owner's mean
-    need not be owned.
+    Adding a bin does not change the difference of two such functions, so a start never regains a value m that
+    it has lost to another. The range of u is cut into intervals, each owned by the start that is cheapest there.
+    A new start e enters with the constant before[e] + unit and takes over the m where the owner costs more;
+    starts that own nothing are dropped. If u ascends, so does the mean of a growing piece: values below an
+    owner's mean need no owner.
     """
     cdef Py_ssize_t n = p.n, e, i, least, slot, n_slots, n_intervals, n_written, n_seen
     cdef int side = 0
@@ -54,7 +54,7 @@ cdef void _search_constants(
             break
         entry = (best[e] if priced else before[e]) + p.unit
         if 3 * n_intervals > s.interval_capacity:
-            # Only rounding makes an envelope of parabolas so long; the rest is right without pruning too.
+            # Only rounding makes an envelope of parabolas this long. Without pruning the rest is still right.
             prune = False
         if not prune:
             _begin(s, n_slots, e, entry, p.u[e], 0.0)
@@ -111,7 +111,7 @@ cdef void _search_constants(
 cdef inline Py_ssize_t _own(
     double low, double high, Py_ssize_t slot, double *lows, double *highs, int32_t *owners, Py_ssize_t n
 ) noexcept nogil:
-    """Append an interval to a list of n, or widen the last one; returns the new n."""
+    """Append an interval to a list of n, or widen the last one; return the new n."""
     if n > 0 and owners[n - 1] == slot and highs[n - 1] == low:
         highs[n - 1] = high
         return n
@@ -124,7 +124,7 @@ cdef inline Py_ssize_t _own(
 cdef Py_ssize_t _forget_unseen(
     Scratch *s, Py_ssize_t n_slots, Py_ssize_t e, int32_t *owners, Py_ssize_t n
 ) noexcept nogil:
-    """Close the gaps that starts without an interval leave; returns the number of slots."""
+    """Close the gaps left by starts without an interval; return the number of slots."""
     cdef Py_ssize_t j, kept = 0
     for j in range(n_slots):
         if s.last_seen[j] == e:
@@ -168,7 +168,7 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
             if _plain_is_cheaper(n, limit - k, limit, s.n_compared - n_compared):
                 return _search_by_count_plain(p, limit, s)
         else:
-            # The last pass is asked for one end only.
+            # The last pass needs only the last end.
             _costs_leftwards(p, n, s.cost)
             split[n] = <int32_t> _join(before, 1, s.cost, k - 1, n, &best[n])
         if best[n] < least:
@@ -184,10 +184,10 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
 cdef inline bint _plain_is_cheaper(
     Py_ssize_t n, Py_ssize_t n_passes, Py_ssize_t limit, int64_t n_compared
 ) noexcept nogil:
-    """Whether n_passes more passes that compare that many starts each cost more than the plain search.
+    """Whether n_passes more passes, each comparing n_compared starts, cost more than the plain search.
 
-    The factors are nanoseconds, measured. A smooth table without noise leaves little to prune: there nearly
-    every start is the best for some value of the last piece.
+    The factors are measured nanoseconds. A smooth table without noise leaves little to prune: nearly every
+    start is the best for some value of the last piece.
     """
     cdef double pruned = 10.0 * n_compared * n_passes
     cdef double plain = 0.5 * n * n * (2.0 + 2.5 * ((limit + 6) // 8))

@@ -7,7 +7,7 @@ cdef double PI = 3.141592653589793
 
 
 cdef struct Table:
-    # One table, its ordered bins first; has_missing says that bin n_ordered exists.
+    # One table, ordered bins first; if has_missing, bin n_ordered is the missing one.
     Py_ssize_t n_ordered
     bint has_missing
     const double *u
@@ -59,7 +59,7 @@ cdef int _prox_table(Table *t, Scratch *s, double *net, double *code) noexcept n
             high = max(high, t.out[i])
         net[0] += t.w[i] * (t.out[i] * t.out[i])
     net[0] = net[0] / 2 - t.price * code[0]
-    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
+    # A constant table of mean zero is zero, though rounding may leave a small net.
     if is_zero or low == high or not net[0] > 0.0:
         net[0] = 0.0
         code[0] = 0.0
@@ -285,7 +285,7 @@ cdef void _choose_free(Table *t, double *code) noexcept nogil:
 
 
 cdef Py_ssize_t _collect_live(Table *t, Scratch *s) noexcept nogil:
-    """The bins of positive weight, positions mapped to 0..1; returns their number."""
+    """Collect the bins of positive weight, with positions mapped to 0..1; return their number."""
     cdef Py_ssize_t i, n = 0
     cdef double origin, extent
     for i in range(t.n_ordered):

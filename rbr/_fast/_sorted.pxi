@@ -4,9 +4,9 @@
 cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
     """The best of 1, 2, ..., limit constant pieces of sorted values, O(n log n) each; -1: no memory.
 
-    Between sorted values the cost is Monge, so the best start moves right with the end. This search needs
-    pieces in any order, hence prefix sums: with their rounding errors carried along, and around the mean.
-    Costs are less by ||u - mean||^2 / 2 than elsewhere until the end is reached.
+    For sorted values the cost is Monge, so the best start moves right with the end. This search visits pieces
+    in any order, so it needs prefix sums: of deviations from the mean, with their rounding errors carried along.
+    Until the last end is reached, costs are lower by ||u - mean||^2 / 2 than in the other searches.
     """
     cdef Py_ssize_t n = p.n, k, e, n_pieces = 1
     cdef double least, total, center = _mean(p.u, p.w, 0, n), half_square = 0.0

@@ -2,7 +2,7 @@
 
 The half-open rule: a number x has the code k if edges[k - 1] < x <= edges[k]; that is, its code is the
 number of edges below it. Edges lie between neighbouring data values, so equal values share a bin. Infinities
-take no part in the cutting: by the rule they fall into the end bins.
+play no part in the cutting: by the rule they fall into the end bins.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def distinct_values(values, weights):
 
 
 def regular_bins(weight, max_bins):
-    """The bin of each distinct value when the bins shall be equally heavy.
+    """The bin of each distinct value for bins of equal weight.
 
-    1. A value heavier than an equal share of the weight over the bins has a bin of its own. What is left is
-       shared over the bins that are left, so more values may be heavy then: repeat until none is.
-    2. The light values are cut by their mid-ranks: with r bins left over the light weight W, a value of
-       weight c behind the light weight B is in bin floor((B + c / 2) r / W). Without ties the counts differ
-       by at most one.
-    3. A bin ends at a heavy value, which may split bins until there are too many: join the lightest
+    1. A value heavier than an equal share of the weight gets a bin of its own. The remaining weight is shared
+       by the remaining bins, so that more values may be heavy: repeat until none is.
+    2. The light values are cut by their mid-ranks: with r bins for the light weight W, a value of weight c
+       that follows the light weight B is in bin floor((B + c / 2) r / W). Without ties the counts differ by
+       at most one.
+    3. A bin ends at a heavy value. This may split bins until there are too many: join the lightest
        neighbours.
     """
     if len(weight) <= max_bins:
@@ -58,7 +58,7 @@ def regular_bins(weight, max_bins):
 def binomial_bins(weight, cuts):
     """The bin of each distinct value when bin k ends at the cumulated weight cuts[k]; empty bins vanish.
 
-    Mid-ranks decide, so that without ties and for whole weights the bins hold just what the cuts say.
+    Mid-ranks decide, so without ties and with integer weights the bins hold exactly what the cuts say.
     """
     bins = np.searchsorted(cuts, _before(weight) + 0.5 * weight, side="right")
     return np.unique(bins, return_inverse=True)[1]
@@ -76,7 +76,7 @@ def describe_bins(distinct, weight, bins):
 
 
 def between(left, right):
-    """A number m with left <= m < right, halfway but for rounding, and without overflow."""
+    """A number m with left <= m < right, halfway up to rounding, without overflow."""
     with np.errstate(over="ignore"):
         middle = 0.5 * (left + right)
     if not np.isfinite(middle):
@@ -91,10 +91,10 @@ def codes_of(values, edges):
 
 
 def _sum(weight):
-    """The sum from left to right, as a loop has it."""
+    """The sum from left to right, as a loop computes it."""
     return np.cumsum(weight)[-1] if len(weight) else 0.0
 
 
 def _before(weight):
-    """The cumulated weight in front of each value, summed from left to right."""
+    """The cumulated weight before each value, summed from left to right."""
     return np.concatenate([[0.0], np.cumsum(weight)])[:-1]

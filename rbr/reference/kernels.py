@@ -1,6 +1,6 @@
-"""The kernels' reference: same names and arguments as in `rbr._fast`, one call into the definitions each.
+"""The reference kernels: the names and arguments of `rbr._fast`, each a call to its definition.
 
-A kernel computes one range first <= … < last of what it is asked for, and writes only what that range owns.
+A kernel computes the range first <= … < last of its results, and writes only what belongs to that range.
 """
 
 import numpy as np
@@ -91,14 +91,14 @@ def gram(
 
 
 def bin_counts(codes, offsets, out, first, last):
-    """`rmatvec` of rows that all count once, of the features first <= j < last, in the place of what `out` holds."""
+    """out[offsets[j] + k] = number of rows with codes[j, i] == k, for the features first <= j < last."""
     for j in range(first, last):
         n_bins = offsets[j + 1] - offsets[j]
         out[offsets[j] : offsets[j + 1]] = np.bincount(codes[j], minlength=n_bins)[:n_bins]
 
 
 def cross_counts(codes, offsets, features, out_offsets, out, first, last):
-    """`gram` of rows that all count once."""
+    """`gram` with all row weights 1."""
     gram(codes, offsets, features, np.ones(codes.shape[1]), out_offsets, out, first, last)
 
 
@@ -128,7 +128,7 @@ def log_loss_sums(
     first,
     last,
 ):
-    """Weighted sums over blocks of 8192 rows, at the scores z + c.
+    """Weighted sums over blocks of ROWS_PER_SUM rows, at the scores z + c.
 
     Of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the loss; of its third
     derivative.
@@ -152,7 +152,10 @@ def squared_distances(
     first,
     last,
 ):
-    """Sums over blocks of 8192 rows, of (a - b)^2 / v and of a^2 / v: weighted residuals v r differ by v (r - r')."""
+    """Sums of (a - b)^2 / v and of a^2 / v over blocks of ROWS_PER_SUM rows.
+
+    For weighted residuals a = v r and b = v r' they are sums of v (r - r')^2 and of v r^2.
+    """
     for block in range(first, last):
         rows = slice(block * losses.ROWS_PER_SUM, (block + 1) * losses.ROWS_PER_SUM)
         inverse = 1.0 / v[rows]
@@ -274,16 +277,16 @@ def sort_rows(
     first,
     last,
 ):
-    """Sort each row: -0 counts as 0, and NaN come last."""
+    """Sort each row: -0 counts as 0, and NaNs come last."""
     values[first:last] = np.sort(values[first:last] + values.dtype.type(0), axis=1)
 
 
 def score(
     values,  # IN  (n_rows, n_features) float32 or float64
     columns,  # IN  (n_terms,) int64: the feature of each term
-    edges,  # IN  the edges of all terms, ascending within each; 2 ** m - 1 of each term, the last ones +inf
+    edges,  # IN  the edges of all terms, ascending within each; 2 ** m - 1 per term, padded with +inf
     edge_offsets,  # IN  (n_terms + 1,) int64: where each term's edges lie in `edges`
-    tables,  # IN  (all pieces, n_outputs): one more of each term than it has edges, and then the one of NaN
+    tables,  # IN  (all pieces, n_outputs): per term one row more than it has edges, then one for NaN
     out,  # IN/OUT (n_rows, n_outputs), the rows first <= i < last
     first,
     last,
@@ -292,6 +295,6 @@ def score(
     for t, j in enumerate(columns):
         own_edges = edges[edge_offsets[t] : edge_offsets[t + 1]]
         start = edge_offsets[t] + 2 * t
-        # codes_of gives NaN the code one past the pieces, where its entry lies.
+        # codes_of gives NaN the code one past the pieces, where the entry for NaN is.
         own_table = tables[start : start + len(own_edges) + 2]
         out[first:last] += own_table[codes_of(values[first:last, j], own_edges)]

@@ -1,23 +1,23 @@
-"""The log-loss and its derivatives, in forms that keep all their digits far from zero.
+"""The log-loss and its derivatives, in forms that lose no digits far from zero.
 
-With s = z for y = 0 and s = -z for y = 1 a row costs log(1 + exp(s)), and g(s) = 1 / (1 + exp(-s)) is its slope.
+With s = z for y = 0 and s = -z for y = 1, a row costs log(1 + exp(s)), whose slope is g(s) = 1 / (1 + exp(-s)).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Sums over rows are made of the sums of blocks of so many.
+# Sums over rows are added up from the sums of blocks of this many rows.
 ROWS_PER_SUM = 8192
 
 
 def signed_scores(y, z):
-    """s, by which a row is wrong: z where y = 0, -z where y = 1."""
+    """s, how wrong the score of a row is: z where y = 0, -z where y = 1."""
     return (1.0 - 2.0 * y) * z
 
 
 def logistic(s):
-    """g(s), from an exponential that cannot overflow."""
+    """g(s), by an exponential that cannot overflow."""
     decay = np.exp(-np.abs(s))
     return np.where(s < 0, decay, 1.0) / (1.0 + decay)
 

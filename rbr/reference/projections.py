@@ -1,13 +1,13 @@
-"""P_zm, P_L, P_G and P_C, and the proximal step of which P_C is the case without a jump cost.
+"""P_zm, P_L, P_G and P_C, and the proximal step, which is P_C when there is no jump cost.
 
 A table u (one number per bin) lives in the geometry of its weights w, <u, v>_w = sum_k w_k u_k v_k.
 `prox_table` finds, among the tables g that the shape and the limit allow, the one that maximises
 
     net(g) = ||g||_w^2 / 2 - price * code(g)
 
-over projections g of u onto the subspace of some set of pieces. Since ||u - g||^2 = ||u||^2 - ||g||^2
-for such a projection, price = 0 gives the nearest table, P_L(u). The code length is measured in the units
-of the paper's Gaussian complexity (appendix D: s_L log b + log p).
+over the projections g of u onto the subspaces that sets of pieces span. For a projection ||u - g||^2 is
+||u||^2 - ||g||^2, so price = 0 gives the nearest table, P_L(u). Code lengths are in the units of the paper's
+Gaussian complexity (appendix D: s_L log b + log p).
 
 A set of pieces is written as one label per bin, 2 * piece + (1 if the piece is a line): see `prox_table`.
 """
@@ -21,7 +21,7 @@ from functools import cache
 import numpy as np
 from scipy.fft import dct, idct
 
-# The order is the integer by which a kernel is told the shape.
+# Kernels are given a shape as its index here.
 SHAPES = ("constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency", "free")
 
 NO_PIECE = -1
@@ -50,8 +50,8 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     out : the chosen table; all zero if no table has a positive net
     labels : one int per bin. 2 * piece + is_line where the bin belongs to a piece (for `levels` a group, for
         `free` the bin itself; pieces are numbered from the left or from the lowest level), NO_PIECE elsewhere
-        and all over a zero table. A missing bin is a piece of its own, the last. For `frequency` the kept
-        coefficients are labelled with 2 * their index.
+        and everywhere in a zero table. A missing bin is a piece of its own, the last. For `frequency` the kept
+        coefficients have the labels 2 * index.
     net : ||out||_w^2 / 2 - price * code
     code : code length of the choice, 0 for the zero table
     """
@@ -68,7 +68,7 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
         code += 1.0
 
     net = weights @ out**2 / 2 - price * code
-    # A constant of mean zero is zero, though rounding may leave a trace of it that looks like a net.
+    # A constant table of mean zero is zero, though rounding may leave a small net.
     if is_one_constant or np.ptp(out[weights > 0]) == 0 or not net > 0:
         return np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32), 0.0, 0.0
     return out, labels, net, code
@@ -88,7 +88,7 @@ def _choose_linear(u, w, x, limit, price, greedy):
 
 
 def _choose_mixed(u, w, x, limit, price, greedy):
-    """`mixed`: each piece constant or a line, whichever pays; code (constants + 2 lines - 1) log b."""
+    """`mixed`: each piece constant or a line, whichever pays more; code (constants + 2 lines - 1) log b."""
     if not price:
         return _choose_linear(u, w, x, limit, price, greedy)
     return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(1.0, 2.0))
@@ -120,20 +120,20 @@ def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
 
 
 def _no_pieces(u):
-    """The choice where no ordered bin has weight."""
+    """The choice if no ordered bin has weight."""
     return np.zeros(len(u)), np.full(len(u), NO_PIECE, dtype=np.int32), 0.0
 
 
 def w_mean(u, w):
-    """The mean of u in the geometry w; equal values have exactly that value for a mean."""
+    """The mean of u in the geometry w; the mean of equal values is exactly that value."""
     return u[0] + w @ (u - u[0]) / w.sum()
 
 
 def fit_line(u, w, x, at):
     """Weighted least squares: the line mean + slope * (x - center) nearest to u, and its values at `at`.
 
-    Fewer than two positions make the slope zero: that is counted, never judged by a variance. Positions are
-    told from the piece's first one: that difference of neighbours is exact where the positions are large.
+    With fewer than two positions the slope is zero: positions are counted, never judged by a variance. They are
+    measured from the piece's first one: such differences of neighbours are exact even where positions are large.
     """
     mean, center = w_mean(u, w), w @ (x - x[0]) / w.sum()
     dx = (x - x[0]) - center
@@ -148,7 +148,7 @@ def piece_costs(u, w, x, unit, piece_codes):
     """costs[s, e]: squared distance / 2 + unit * code of a piece over the bins s..e; whether it is a line.
 
     The distances of the pieces add up to ||u - g||^2 = ||u||^2 - ||g||^2, so the cut of the least cost has
-    the largest net; and a distance can be told to the last digit where a gain, ||g||^2, would swallow it.
+    the largest net; and small distances keep all their digits, while differences of gains ||g||^2 do not.
     """
     n = len(u)
     costs, is_line = np.full((n, n), np.inf), np.zeros((n, n), dtype=bool)
@@ -163,7 +163,7 @@ def piece_costs(u, w, x, unit, piece_codes):
         two_positions = np.cumsum(np.diff(x[s:], prepend=x[s]) != 0) > 0
         slope = np.divide(product, spread, out=np.zeros(n - s), where=two_positions & (spread > 0))
         around_line = (inside * (du - slope[:, None] * dx) ** 2).sum(axis=1)
-        around_line[1:2][two_positions[1:2]] = 0.0  # a line through two points meets them
+        around_line[1:2][two_positions[1:2]] = 0.0  # a line passes through two points exactly
         candidates = [
             np.full(n - s, np.inf)
             if constant_code is None
@@ -201,8 +201,8 @@ def best_cut(costs, price_by_count):
 def greedy_cut(costs, price_by_count):
     """Bottom-up merging (Keogh et al. 2001): the starts of the pieces of a good, not the best, cut.
 
-    From single bins, merge the two neighbours whose merging costs least (ties: the leftmost) down to one
-    piece; return the best of the cuts passed on the way that have at most len(price_by_count) pieces.
+    Starting from single bins, merge the two neighbours that are cheapest to merge (ties: the leftmost) until
+    one piece is left; return the best of the cuts on the way that have at most len(price_by_count) pieces.
     """
     n = len(costs)
     starts = list(range(n))
@@ -228,8 +228,8 @@ def greedy_cut(costs, price_by_count):
 def _choose_increasing(u, w, x, limit, price, greedy):
     """`increasing`: isotonic regression, then the best cut of its blocks; code (pieces - 1) log b.
 
-    For g constant on unions of isotonic blocks <u - iso, iso - g>_w = 0, and the block means of an
-    increasing table increase by themselves; so cutting the isotonic fit is exact, with a price too.
+    For g constant on unions of isotonic blocks <u - iso, iso - g>_w = 0, and means over pieces of an
+    increasing table increase automatically; so cutting the isotonic fit is exact, also with a price.
     """
     live = np.flatnonzero(w > 0)
     if len(live) == 0:
@@ -319,7 +319,7 @@ def _choose_frequency(u, w, x, limit, price, greedy):
     coefficients = dct(u, norm="ortho")
     coefficients[np.abs(coefficients) <= 1e-14 * np.abs(coefficients).max()] = 0.0  # rounding of the transform
     order = 1 + np.argsort(-np.abs(coefficients[1:]), kind="stable")
-    # With equal weights the gain of a coefficient c is w c^2, whatever the others do.
+    # With equal weights the gain of a coefficient c is w c^2, whatever the others are.
     pays = w[0] * coefficients[order] ** 2 / 2 > price * log_b
     kept = order[:limit][pays[:limit]]
     labels = np.full(len(u), NO_PIECE, dtype=np.int32)
