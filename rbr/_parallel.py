@@ -64,7 +64,8 @@ def over_ranges(
 
 def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int, args: tuple) -> None:
     """Ranges of the given length, each to the thread that asks next."""
-    numbers, is_over = count(), []  # the next number of a count is handed out once: one C call, under the GIL
+    numbers = count()  # the next number of a count is handed out once: one C call, under the GIL
+    is_over: list[bool] = []
 
     def work() -> None:
         while not is_over and (first := next(numbers) * length) < n_items:
@@ -91,7 +92,8 @@ def _thread_pools():
 
 
 _blas_lock = threading.Lock()
-_n_in_blas, _blas_limit = 0, None
+_n_in_blas = 0
+_blas_limit: Any = None
 
 
 @contextmanager

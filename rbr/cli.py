@@ -7,9 +7,13 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import rbr
 from rbr._arguments import whole_number
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -125,14 +129,17 @@ class DemoCurve:
     feature: int
     planted: bool
     found: bool
-    values: object
-    truth: Callable
+    values: np.ndarray
+    truth: Callable[[np.ndarray], np.ndarray]
     size: float
     error: float
 
 
 # All the steps, as in the paper; the default solver chooses its steps and stops by itself.
-DEMO_OPTIONS = {"algorithm1": {"step_size": 1.0, "max_iter": DEMO_STEPS, "tol": 0.0}, "auto": {}}
+DEMO_OPTIONS: dict[str, dict[str, Any]] = {
+    "algorithm1": {"step_size": 1.0, "max_iter": DEMO_STEPS, "tol": 0.0},
+    "auto": {},
+}
 
 
 def fit_planted(n_rows: int, n_features: int, n_informative: int, seed: int, solver: str = "algorithm1"):

@@ -6,7 +6,7 @@ exactly gives the bits of `decision_function`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +137,7 @@ def to_frame(model: AdditiveModel):
     return pandas.DataFrame(rows)
 
 
-def _row(feature: str, text: str, first: Any, last: Any, share: float, classes: Sequence | None) -> dict:
+def _row(feature: str, text: str, first: Any, last: Any, share: float, classes: Iterable | None) -> dict:
     row: dict[str, Any] = {"feature": feature, "range": text}
     for name, value in (("points", first), ("points_end", last)):
         if classes is None:

@@ -217,7 +217,7 @@ def _new_panels(terms: Sequence[Term], n_cols: int | None, max_levels: int, has_
     depths = np.zeros(n_cols)
     places = []
     for term in terms:
-        n_rows, left = 0, LEFT
+        n_rows, left = 0.0, LEFT
         if term.kind == "category":
             rows = category_rows(term, max_levels)
             n_rows = len(rows) + 1.2 * (term.missing_value is not None)

@@ -499,7 +499,7 @@ def category_rows(term: Term, max_levels: int) -> list[Row]:
         # With classes: by the class for which the feature matters most.
         key = values[:, np.argmax(np.ptp(values, axis=0))]
         pieces.sort(key=lambda piece: -key[piece.start])
-    rows = []
+    rows: list[Row] = []
     names = _level_names(term)
     n_bars = 0
     for piece in pieces:
@@ -536,7 +536,8 @@ def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, 
     axes.set_ylim(n_rows - 0.4 + 1.2 * (term.missing_value is not None), -0.6)
     for start, stop in runs_of(np.array([row.bar for row in rows])):
         _draw_level(axes, term.all_values[rows[start].bins[0]], start, stop, view.colors)
-    places, texts, shares = list(range(n_rows)), [row.text for row in rows], [row.bins for row in rows]
+    places: list[float] = list(range(n_rows))
+    texts, shares = [row.text for row in rows], [row.bins for row in rows]
     if term.missing_value is not None:
         place = n_rows + 0.2
         axes.axhline(n_rows - 0.4, color=QUIET_COLOR, linewidth=0.6, linestyle=":")
