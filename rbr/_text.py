@@ -14,7 +14,7 @@ def interval_labels(edges: np.ndarray) -> list[str]:
 
 
 def short_numbers(numbers: np.ndarray) -> list[str]:
-    """Increasing numbers with so few digits that each stays within 5 % of the way to its neighbours."""
+    """Increasing numbers with as few digits as keep each within 5 % of the way to its neighbours."""
     if len(numbers) == 1:
         slack = np.abs(numbers) * 1e-6
     else:

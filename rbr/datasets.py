@@ -108,7 +108,7 @@ def make_planted(
         Whether each function is scaled to have variance 1 over the rows drawn. As the paper draws them, the weakest of
         ten functions has about 1% of the variance of noise that is half the signal's sd, and is not found.
     random_state : int, numpy.random.Generator or None
-        What the draws depend on; None draws anew at every call.
+        What the draws depend on; None makes a new draw at every call.
 
     Returns
     -------

@@ -285,7 +285,7 @@ class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def components_(self) -> sparse.csr_array:
-        """S of shape (n_components, n_features), sparse; made anew each time, for reading."""
+        """S of shape (n_components, n_features), sparse; made each time it is asked for, for reading."""
         check_is_fitted(self, "_signs")
         scaled = self._signs.astype(self._dtype) * self._dtype.type(self._scale())
         return scaled.T.tocsr()
@@ -298,7 +298,7 @@ class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def inverse_components_(self) -> np.ndarray:
-        """The pseudo-inverse of S, dense (n_features, n_components); made anew each time, for reading."""
+        """The pseudo-inverse of S, dense (n_features, n_components); made each time it is asked for, for reading."""
         check_is_fitted(self, "_signs")
         if self._inverse_gram is None:
             raise AttributeError("inverse_components_ is there only after a fit with compute_inverse_components=True")

@@ -9,10 +9,10 @@ import pytest
 import rbr
 from rbr import _backend
 from rbr._fast import _projections
-from rbr.constraints import bound
 from rbr.data import choices, design
 from rbr.losses import sums
 from rbr.reference.projections import SHAPES
+from rbr.shapes import shape_names
 
 COPIES = [(name, compiled, other) for name, compiled, others in _backend.SHARED_SIZES for other in others]
 
@@ -62,4 +62,4 @@ def test_rooms_use_the_sizes_that_are_checked():
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_has_the_same_number_everywhere(shape):
-    assert SHAPES.index(shape) == _projections.Shape[shape.upper()] == getattr(bound, f"_{shape.upper()}")
+    assert SHAPES.index(shape) == _projections.Shape[shape.upper()] == shape_names().index(shape)

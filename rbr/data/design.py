@@ -31,8 +31,8 @@ MIN_ENTRIES_PER_THREAD = 100_000
 # A tenth of a second or so: no call of a kernel keeps Ctrl-C waiting for long.
 MAX_ENTRIES_PER_CALL = 100_000_000
 
-# Sums by bin are those of stretches of rows, added in their order: a multiple of so many rows (whose values stay in a
-# core's second cache), and at most so many stretches.
+# Sums by bin are those of stretches of rows, added in their order. A stretch is a multiple of ROWS_PER_STRETCH, whose
+# values stay in a core's second cache; there are at most MAX_STRETCHES.
 ROWS_PER_STRETCH = 1 << 16
 MAX_STRETCHES = 32
 
@@ -207,7 +207,7 @@ class BinnedMatrix:
         kind : {"counts", "uniform"}
             Which weights the new matrix shows.
         sample_weight : array of float, shape (n_rows,), optional
-            Weights of the rows from which the shares of the bins are counted anew. By default the shares that
+            Weights of the rows from which the shares of the bins are counted again. By default the shares that
             this matrix was made with are kept, also while it shows uniform weights.
 
         Examples

@@ -17,8 +17,8 @@ import numpy as np
 # Numbers that are not yet float32 or float64 are converted this many at a time.
 ENTRIES_PER_BLOCK = 2**22
 
-# Columns are sorted in blocks of so many numbers, which stay in a cache from the reading to the last use; but those of
-# an array at least so many at a time: where it is kept by rows that is a cache line of each row.
+# Columns are sorted in blocks of this many numbers, which stay in a cache from the reading to the last use; but those
+# of an array at least this many at a time: where it is kept by rows that is a cache line of each row.
 ENTRIES_PER_SORT = 2**18
 MIN_COLUMNS_PER_SORT = 8
 

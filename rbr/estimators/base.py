@@ -258,7 +258,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         if self.max_features is not None and len(limits.always_include) > self.max_features:
             raise ValueError(
                 f"always_include names {len(limits.always_include)} features; max_features is {self.max_features}, "
-                f"and it can name at most so many"
+                f"and it can name no more"
             )
         named = columns.by_index(self.shape, "shape") if isinstance(self.shape, Mapping) else {}
         for j, sign in self._monotone(columns).items():
@@ -493,7 +493,7 @@ PARAMETERS = """max_features : int or None
     alpha : float
         Ridge penalty on the tables. The classifier's small default keeps the scores of pure bins finite and readable.
     n_bags : int or "auto"
-        Average the tables of so many fits on subsamples and project the average back into the constraint set; 0 is a
+        Average the tables of this many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
         "auto" is 12 below 5,000 rows and 0 from there on; 0 also where there are more than 5 columns per row.
     solver : {"auto", "algorithm1"}

@@ -39,7 +39,7 @@ def limits(kind: str, max_features: int | None) -> Constraints:
 def algorithm1(
     design: BinnedMatrix, y, kind: str, max_features: int | None, *, loss: str = "squared_error", halvings: int = 0
 ) -> Solution:
-    """Algorithm 1 with the step of the theory, halved so many times; all its steps are taken."""
+    """Algorithm 1 with the step of the theory, halved a number of times; all its steps are taken."""
     step = 1.0 / get_loss(loss).curvature_bound() * 0.5**halvings
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A step that is too long diverges: that is a result here.

@@ -9,7 +9,7 @@ Rules, fixed before measuring, for each binning over all sizes of the three maps
 - The transition follows s_L s_G log p_bin: its exponent is 1 by the rule of rbr.experiments.scaling, and the maps
   collapse: transition / (s_L s_G log p_bin) varies by at most a factor 2. "yes" if both hold; "partly" if one does or
   if the exponent only has the sign; else "no".
-- So many rows suffice (a bound from above; added after the first run, from the same maps): let n95 be the smallest
+- That many rows suffice (a bound from above; added after the first run, from the same maps): let n95 be the smallest
   measured n from which on at least 95% of the runs succeed. "yes" if all sizes have one and its exponent in s_L s_G
   log p_bin is at most 1, up to the margin; else "no".
 """

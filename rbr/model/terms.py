@@ -138,7 +138,7 @@ class Jump:
         The first and the last of the equally good places: edges between the neighbouring jumps at which the training
         loss would be higher by at most 2 * dispersion / n. NaN if not known, as after an edit.
     loss_without : float
-        The training loss if the two pieces beside the jump were one, fitted anew. NaN if not known.
+        The training loss if the two pieces beside the jump were one, fitted again. NaN if not known.
     """
 
     term: str

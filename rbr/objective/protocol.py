@@ -313,7 +313,7 @@ class Objective(Protocol):
         """Whether a rough Hessian that was built from one serves at the other."""
 
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
-        """Which accuracy of a Hessian between so many tables, groups of bins and unknowns pays."""
+        """Which accuracy pays for a Hessian, from its numbers of tables, groups of bins and unknowns."""
 
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> Handle:
         """The columns of some tables after their bins were merged, kept for Hessians between them."""

@@ -82,7 +82,7 @@ def plot_model(
     n_cols : int, optional
         Panels beside one another, by default at most 3.
     max_terms : int, optional
-        Draw only so many.
+        Draw at most this many.
     axes : Axes or array of Axes, optional
         Where to draw, at least one for each term. By default a new pyplot figure.
     share_y : bool, default True

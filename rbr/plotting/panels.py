@@ -35,7 +35,7 @@ X_SCALES = ("auto", "linear", "log", "rank")
 STEEP = 0.05
 # The narrowest half and the narrowest nine tenths of the bins must fill these parts of an axis, or it is not linear.
 ROOM_NEEDED = {0.5: 0.05, 0.9: 0.2}
-# So few bins have a tick each.
+# Up to this many bins have a tick each.
 FEW_BINS = 7
 STRIP_HEIGHT = 0.08
 MISSING_ROOM = 0.12

@@ -19,7 +19,7 @@ from scipy.special import expit, logsumexp, softmax
 
 ALIASES = {"squared": "squared_error", "logistic": "log_loss"}
 
-# The score of a class that no row has would fall for ever; exp(-2000) is 0.
+# The score of a class that no row has would fall without end; exp(-2000) is 0.
 LEAST_LOG_SHARE = -2000.0
 
 
