@@ -12,7 +12,7 @@ then exact to about 1e-15 times the variance of y: a fit that leaves less than t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -147,7 +147,11 @@ def gram_objective(objective: RowObjective) -> GramObjective:
     )
     n_tables = objective.tables.n_tables
     objective.work.columns_read += n_tables * (n_tables + 1) // 2
-    same = {"n_total": objective.n_total, "n_threads": objective.n_threads, "options": objective.options}
+    same: dict[str, Any] = {
+        "n_total": objective.n_total,
+        "n_threads": objective.n_threads,
+        "options": objective.options,
+    }
     return GramObjective(sums, objective.tables, objective.loss, **same)
 
 
@@ -277,12 +281,10 @@ class GramObjective(TableAnswers):
 
     def curvature_sums(
         self, point: Point, tables: np.ndarray, majorize: bool = False, curvature: Handle | None = None
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        if majorize:
-            return None
+    ) -> tuple[np.ndarray, np.ndarray]:
         by_bin, bins = np.zeros_like(self._masses), self.tables.bins_of(tables)
         by_bin[bins] = self._masses[bins]
-        return by_bin, np.float64(1.0)
+        return by_bin, np.array(1.0)
 
     def still_serves(self, curvature: Handle, other: Handle) -> bool:
         return True

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """Something that an objective keeps by row. Nobody else looks inside."""
+    """Something that an objective keeps by row. Nobody else looks inside, so it is `Any` to whoever hands it back."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class Point:
     support: np.ndarray
     intercept: float | np.ndarray
     loss: float
-    handle: Handle
+    handle: Any
     gradient: np.ndarray | None = None
 
 
@@ -262,11 +262,21 @@ class Objective(Protocol):
     n_threads: int
     work: Work
     options: SolverOptions
-    has_many_rows: bool
-    weighs_little: bool
-    has_constant_target: bool
-    screening_pays: bool
-    has_values: bool
+
+    @property
+    def has_many_rows(self) -> bool: ...
+
+    @property
+    def weighs_little(self) -> bool: ...
+
+    @property
+    def has_constant_target(self) -> bool: ...
+
+    @property
+    def screening_pays(self) -> bool: ...
+
+    @property
+    def has_values(self) -> bool: ...
 
     @property
     def n_passes(self) -> float:
@@ -286,42 +296,42 @@ class Objective(Protocol):
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
         """The point at tables that are zero outside the support; `start` is an intercept that may be near."""
 
-    def residuals(self, point: Point) -> Handle:
+    def residuals(self, point: Point) -> Any:
         """The residuals at a point, from which columns of the gradient can be summed one after the other."""
 
-    def gradient(self, point: Point, tables: np.ndarray | None = None, residuals: Handle | None = None) -> np.ndarray:
+    def gradient(self, point: Point, tables: np.ndarray | None = None, residuals: Any = None) -> np.ndarray:
         """-(1 / w_jk) * sum of v_i residual_i over the rows of bin k, 0 where w_jk = 0; zero outside some tables."""
 
-    def drift(self, residuals: Handle, other: Handle, rounding: float) -> np.ndarray:
+    def drift(self, residuals: Any, other: Any, rounding: float) -> np.ndarray:
         """sqrt(sum_i v_i (r_i - r'_i)^2) for each output, plus `rounding` times the norm of r."""
 
-    def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> Handle | None:
+    def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> Any:
         """The second derivatives of the rows' losses, of those rows that a Hessian of this accuracy looks at.
 
         Majorized: of parabolas above the loss that touch it; None where there are none.
         """
 
     def curvature_sums(
-        self, point: Point, tables: np.ndarray, majorize: bool = False, curvature: Handle | None = None
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """(curvature of all rows by bin of some tables and zero elsewhere, its total by output); None as above.
+        self, point: Point, tables: np.ndarray, majorize: bool = False, curvature: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(curvature of all rows by bin of some tables and zero elsewhere, its total by output).
 
         `curvature` is that of all rows at the point, where it is known.
         """
 
-    def still_serves(self, curvature: Handle, other: Handle) -> bool:
+    def still_serves(self, curvature: Any, other: Any) -> bool:
         """Whether a rough Hessian that was built from one serves at the other."""
 
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
         """Which accuracy pays for a Hessian, from its numbers of tables, groups of bins and unknowns."""
 
-    def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> Handle:
+    def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> Any:
         """The columns of some tables after their bins were merged, kept for Hessians between them."""
 
-    def hessian(self, point: Point, merged: Handle, curvature: Handle, output: int = 0) -> Hessian:
+    def hessian(self, point: Point, merged: Any, curvature: Any, output: int = 0) -> Hessian:
         """The curvature between merged bins, of one output."""
 
-    def hessian_times(self, point: Point, curvature: Handle, tables: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    def hessian_times(self, point: Point, curvature: Any, tables: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The Hessian as a map from some tables to sums by bin, the intercept eliminated."""
 
     def dispersion(self, point: Point, df: float = 1.0) -> float:
@@ -370,8 +380,8 @@ class Objective(Protocol):
 
 def check_objective(objective: Any) -> None:
     """A TypeError that names what an objective cannot answer."""
-    names = [name for name in vars(Objective) if not name.startswith("_") and callable(vars(Objective)[name])]
-    missing = [name for name in [*Objective.__annotations__, *names] if not hasattr(objective, name)]
+    methods = [name for name, member in vars(Objective).items() if not name.startswith("_") and callable(member)]
+    missing = [name for name in [*Objective.__annotations__, *methods] if not hasattr(objective, name)]
     if missing:
         raise TypeError(
             f"objective is a {type(objective).__name__}, which has no {', '.join(missing)}; rbr.objective.Objective "

@@ -292,10 +292,10 @@ class RowObjective(TableAnswers):
         tables: np.ndarray,
         majorize: bool = False,
         curvature: hessians.Curvature | None = None,
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    ) -> tuple[np.ndarray, np.ndarray]:
         curvature = self.curvature(point, majorize) if curvature is None else curvature
         if curvature is None:
-            return None
+            raise ValueError(f"loss {self.loss.name!r} has no parabolas above it; ask for its own curvature")
         return self._bin_sums(curvature.by_row, tables), curvature.total
 
     def still_serves(self, curvature: hessians.Curvature, other: hessians.Curvature) -> bool:
@@ -399,7 +399,11 @@ class RowObjective(TableAnswers):
 
     def _with(self, blocks: Sequence[RowBlock], n_total: float, **options) -> RowObjective:
         """The same loss over other rows."""
-        same = {"n_outputs": self.n_outputs, "n_threads": self.n_threads, "options": self.options}
+        same: dict[str, Any] = {
+            "n_outputs": self.n_outputs,
+            "n_threads": self.n_threads,
+            "options": self.options,
+        }
         return RowObjective(blocks, self.loss, n_total=n_total, **same, **options)
 
     def _spread(self, n_sampled: int) -> list:

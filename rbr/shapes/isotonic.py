@@ -15,7 +15,9 @@ def isotonic(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     >>> isotonic(np.array([1.0, 3.0, 2.0]), np.ones(3))
     array([1. , 2.5, 2.5])
     """
-    means, masses, sizes = [], [], []
+    means: list[float] = []
+    masses: list[float] = []
+    sizes: list[int] = []
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
         size = 1
         while means and means[-1] >= value:

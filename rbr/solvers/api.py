@@ -118,20 +118,20 @@ def solve(
         check_real(dispersion, "dispersion", 0.0)
     rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": n_jobs, "options": options}
     objective = _objective_of(B, y, rows, objective)
-    constraints = _bound(constraints, objective)
+    bound = _bound(constraints, objective)
     if objective.has_constant_target:
         # A constant is best, but a log link leaves rounding in its residuals that would pass for tables.
-        constraints = constraints.excluding(np.arange(constraints.n_features))
-    if constraints.jump_cost > 0 and objective.weighs_little:
+        bound = bound.excluding(np.arange(bound.n_features))
+    if bound.jump_cost > 0 and objective.weighs_little:
         warnings.warn(
             f"sample_weight sums to {objective.n_total:.3g}, less than a tenth of the number of rows; a weight says "
             "how many rows a row stands for, and at this jump cost so little of it hardly pays for a piece: scale the "
             "weights to mean 1 if they are relative ones",
             stacklevel=3,
         )
-    if dispersion is None and constraints.jump_cost > 0:
-        dispersion = estimate_dispersion(objective, constraints)
-    problem = Problem(objective, constraints, float(alpha), (dispersion or 0.0) / objective.n_total)
+    if dispersion is None and bound.jump_cost > 0:
+        dispersion = estimate_dispersion(objective, bound)
+    problem = Problem(objective, bound, float(alpha), (dispersion or 0.0) / objective.n_total)
     run = RunOptions(None if step_size == "auto" else float(step_size), max_iter, tol)
     ending, recorder = _run(problem, solver, run, warm_start, verbose, callback)
     if tol > 0:

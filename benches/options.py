@@ -1,0 +1,116 @@
+"""What each number that steers a fit is worth: every field of `SolverOptions` halved and doubled.
+
+    python benches/options.py --data FOLDER           # all options, planted and real tables
+    python benches/options.py --only least_gain stale # some of them
+
+For each option the fits below run with the default, half of it and twice as much. A line shows the largest change over
+the fits of the objective (relative; positive is worse), and how passes over the codes and CPU seconds change in all. An
+option without any effect on any fit is dead weight and should go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+from golden import TABLES, planted, untidy
+
+import rbr
+from rbr.datasets import load_adult
+
+# Sizes that decide which way a fit goes are reached from both sides by these.
+PLANTED = (
+    (1000, 20, "squared_error"),
+    (3000, 12, "log_loss"),
+    (2000, 10, "quantile"),
+    (2000, 8, "multinomial"),
+    (600, 1200, "squared_error"),
+    (60_000, 20, "log_loss"),
+    (60_000, 12, "squared_error"),
+    (300_000, 10, "poisson"),
+)
+
+
+def cases(folder: Path | None):
+    """Name -> a function of the options that fits and returns the solution."""
+    found = {}
+
+    def add(name, X, y, loss, shape="mixed", **rows):
+        binner = rbr.Binner().fit(X, rows.get("sample_weight"))
+        design = binner.transform(X, rows.get("sample_weight"))
+        shapes = np.where(binner.is_categorical_, "levels", shape)
+        constraints = rbr.Constraints(shape=shapes, jump_cost=0.5)
+        found[name] = lambda options: rbr.solve(design, y, loss=loss, constraints=constraints, options=options, **rows)
+
+    for n_rows, n_features, loss in PLANTED:
+        add(f"{n_rows} x {n_features} {loss}", *planted(n_rows, n_features, loss), loss)
+    X, y, rows = untidy(60_000, "log_loss")
+    add("untidy 60000", X, y, "log_loss", **rows)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 10))
+    add("rare 20000", X, (rng.random(20_000) < 0.01 * np.exp(X[:, 0] + (X[:, 1] > 0))).astype(float), "log_loss")
+    if folder is not None:
+        import pandas as pd
+
+        table = load_adult(folder)
+        add("Adult", table.data, table.target, "log_loss")
+        entries = {entry["name"]: entry for entry in json.loads((folder / "tables" / "MANIFEST.json").read_text())}
+        for name in TABLES:
+            entry = entries[name]
+            if entry["task"] != "regression":
+                continue
+            frame = pd.read_csv(folder / "tables" / entry["file"], dtype={c: "string" for c in entry["categorical"]})
+            add(name, frame.drop(columns=entry["target"]), frame[entry["target"]], "squared_error")
+    return found
+
+
+def measured(run, options) -> tuple[float, float, float]:
+    """(objective, passes, CPU seconds) of one fit."""
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solution = run(options)
+    return float(solution.loss_path[-1]), solution.n_passes, time.process_time() - start
+
+
+def scaled(option: str, factor: float) -> rbr.SolverOptions:
+    """The defaults with one option multiplied; whole numbers stay whole."""
+    default = rbr.SolverOptions()
+    value = getattr(default, option) * factor
+    return replace(default, **{option: max(1, round(value)) if isinstance(getattr(default, option), int) else value})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, help="folder with Adult and tables/")
+    parser.add_argument("--only", nargs="+", default=[field.name for field in fields(rbr.SolverOptions)])
+    parser.add_argument("--fits", default="", help="part of the names of the fits to run")
+    arguments = parser.parse_args()
+    runs = {name: run for name, run in cases(arguments.data).items() if arguments.fits in name}
+    base = {name: measured(run, rbr.SolverOptions()) for name, run in runs.items()}
+    print("| option | default | factor | largest change of the objective | in | passes | CPU |")
+    print("|---|---|---|---|---|---|---|")
+    for option in arguments.only:
+        for factor in (0.5, 2.0):
+            options = scaled(option, factor)
+            found = {name: measured(run, options) for name, run in runs.items()}
+            changes = {name: (found[name][0] - base[name][0]) / abs(base[name][0]) for name in runs}
+            worst = max(changes, key=lambda name: abs(changes[name]))
+            passes, seconds = (sum(f[k] for f in found.values()) / sum(b[k] for b in base.values()) for k in (1, 2))
+            default = getattr(rbr.SolverOptions(), option)
+            print(
+                f"| `{option}` | {default:.4g} | {factor:g} | {changes[worst]:+.1e} | "
+                f"{worst if changes[worst] else ''} | {passes:.2f} | {seconds:.2f} |",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
