@@ -3,9 +3,10 @@
     python benches/options.py --data FOLDER           # all options, planted and real tables
     python benches/options.py --only least_gain stale # some of them
 
-For each option the fits below run with the default, half of it and twice as much. A line shows the largest change over
-the fits of the objective (relative; positive is worse), and how passes over the codes and CPU seconds change in all. An
-option without any effect on any fit is dead weight and should go.
+For each option the fits below run with the default, half of it and twice as much, all at the dispersion that the
+default estimates, so that they minimise the same. A line shows the largest change over the fits of the objective
+(relative; positive is worse), and how passes over the codes and CPU seconds change in all. An option without any effect
+on any fit is dead weight and should go. The dispersion's own options are judged by the change of the estimate.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ PLANTED = (
 )
 
 
+OF_DISPERSION = ("representative_rows", "dispersion_settled", "dispersion_rounds")
+
+
 def cases(folder: Path | None):
     """Name -> a function of the options that fits and returns the solution."""
     found = {}
@@ -46,7 +50,14 @@ def cases(folder: Path | None):
         design = binner.transform(X, rows.get("sample_weight"))
         shapes = np.where(binner.is_categorical_, "levels", shape)
         constraints = rbr.Constraints(shape=shapes, jump_cost=0.5)
-        found[name] = lambda options: rbr.solve(design, y, loss=loss, constraints=constraints, options=options, **rows)
+        arguments = {"loss": loss, "constraints": constraints, **rows}
+        phi = rbr.solve(design, y, **arguments).dispersion
+
+        def run(options, is_of_dispersion):
+            solution = rbr.solve(design, y, options=options, dispersion=None if is_of_dispersion else phi, **arguments)
+            return solution.dispersion if is_of_dispersion else float(solution.loss_path[-1]), solution.n_passes
+
+        found[name] = run
 
     for n_rows, n_features, loss in PLANTED:
         add(f"{n_rows} x {n_features} {loss}", *planted(n_rows, n_features, loss), loss)
@@ -63,20 +74,20 @@ def cases(folder: Path | None):
         entries = {entry["name"]: entry for entry in json.loads((folder / "tables" / "MANIFEST.json").read_text())}
         for name in TABLES:
             entry = entries[name]
-            if entry["task"] != "regression":
+            if entry["task"] != "regression" or entry["rows"] > 20_000:
                 continue
             frame = pd.read_csv(folder / "tables" / entry["file"], dtype={c: "string" for c in entry["categorical"]})
             add(name, frame.drop(columns=entry["target"]), frame[entry["target"]], "squared_error")
     return found
 
 
-def measured(run, options) -> tuple[float, float, float]:
-    """(objective, passes, CPU seconds) of one fit."""
+def measured(run, options, option: str) -> tuple[float, float, float]:
+    """(objective or dispersion, passes, CPU seconds) of one fit."""
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        solution = run(options)
-    return float(solution.loss_path[-1]), solution.n_passes, time.process_time() - start
+        value, passes = run(options, option in OF_DISPERSION)
+    return value, passes, time.process_time() - start
 
 
 def scaled(option: str, factor: float) -> rbr.SolverOptions:
@@ -93,13 +104,17 @@ def main() -> int:
     parser.add_argument("--fits", default="", help="part of the names of the fits to run")
     arguments = parser.parse_args()
     runs = {name: run for name, run in cases(arguments.data).items() if arguments.fits in name}
-    base = {name: measured(run, rbr.SolverOptions()) for name, run in runs.items()}
     print("| option | default | factor | largest change of the objective | in | passes | CPU |")
     print("|---|---|---|---|---|---|---|")
+    bases = {}
     for option in arguments.only:
+        kind = option in OF_DISPERSION
+        if kind not in bases:
+            bases[kind] = {name: measured(run, rbr.SolverOptions(), option) for name, run in runs.items()}
+        base = bases[kind]
         for factor in (0.5, 2.0):
             options = scaled(option, factor)
-            found = {name: measured(run, options) for name, run in runs.items()}
+            found = {name: measured(run, options, option) for name, run in runs.items()}
             changes = {name: (found[name][0] - base[name][0]) / abs(base[name][0]) for name in runs}
             worst = max(changes, key=lambda name: abs(changes[name]))
             passes, seconds = (sum(f[k] for f in found.values()) / sum(b[k] for b in base.values()) for k in (1, 2))
