@@ -32,7 +32,7 @@ def groups():
     return GROUPS[codes], rng.normal(size=N), y
 
 
-def same_model(one, other):
+def assert_same_model(one, other):
     assert one.intercept == other.intercept
     assert [term.columns for term in one.terms] == [term.columns for term in other.terms]
     for a, b in zip(one.terms, other.terms, strict=True):
@@ -71,7 +71,7 @@ def test_every_kind_of_table_gives_the_same_model(convert, numbers):
     plain = RBRRegressor(**STRICT).fit(X, y)
     assert plain.selected_features_.tolist() == [0, 1]
     other = RBRRegressor(**STRICT).fit(convert(X), y)
-    same_model(plain.model_, other.model_)
+    assert_same_model(plain.model_, other.model_)
     np.testing.assert_allclose(other.predict(convert(X)), plain.predict(X), atol=1e-12)
     np.testing.assert_array_equal(other.explain(convert(X)), plain.explain(X))
 
@@ -103,7 +103,7 @@ def test_gaps_of_every_kind_are_one_gap(numbers):
     ]
     for other in [*frames, as_objects, np.ma.array(X, mask=gap), np.ma.array(X.astype(int), mask=gap)]:
         n = RBRRegressor(**STRICT).fit(other, y)
-        same_model(m.model_, n.model_)
+        assert_same_model(m.model_, n.model_)
         np.testing.assert_array_equal(n.predict(other), m.predict(holed))
 
 
@@ -339,12 +339,12 @@ def test_bad_weights_are_refused_by_name(kind, numbers):
 def test_weights_of_every_kind_give_the_same_model(convert, numbers):
     weight = np.random.default_rng(2).integers(0, 3, N)
     expected = RBRRegressor(**STRICT).fit(*numbers, sample_weight=weight).model_
-    same_model(RBRRegressor(**STRICT).fit(*numbers, sample_weight=convert(weight)).model_, expected)
+    assert_same_model(RBRRegressor(**STRICT).fit(*numbers, sample_weight=convert(weight)).model_, expected)
 
 
 def test_one_weight_for_all_rows(numbers):
     expected = RBRRegressor(**STRICT).fit(*numbers, sample_weight=np.full(N, 2.0)).model_
-    same_model(RBRRegressor(**STRICT).fit(*numbers, sample_weight=2).model_, expected)
+    assert_same_model(RBRRegressor(**STRICT).fit(*numbers, sample_weight=2).model_, expected)
 
 
 def test_one_class_is_refused(numbers):
