@@ -46,17 +46,19 @@ def check_int(value, name: str, low: int, high: int | None = None) -> int:
     """`value` as an int in [low, high]."""
     if not isinstance(value, Integral) or isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} is {value!r}; it must be an integer")
-    if value < low or (high is not None and value > high):
+    number = int(value)
+    if number < low or (high is not None and number > high):
         allowed = f"at least {low}" if high is None else f"between {low} and {high}"
         raise ValueError(f"{name} is {value}; it must be {allowed}")
-    return int(value)
+    return number
 
 
 def check_real(value, name: str, low: float, *, strict: bool = False) -> float:
     """`value` as a finite float that is at least (strict: above) low."""
     if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} is {value!r}; it must be a number")
-    if not np.isfinite(value) or value < low or (strict and value == low):
+    # NumPy's stubs do not know the numbers module.
+    if not np.isfinite(value) or value < low or (strict and value == low):  # type: ignore[call-overload]
         raise ValueError(f"{name} is {value}; it must be finite and {'above' if strict else 'at least'} {low}")
     return float(value)
 

@@ -58,7 +58,7 @@ def _packages(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _kernels() -> Iterator[tuple[str, str]]:
-    from rbr._fast import _build_info
+    import rbr._fast._build_info as _build_info
 
     yield "build", "debug (bounds checked)" if _build_info.DEBUG else "release"
     yield "file", _build_info.__file__

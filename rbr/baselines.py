@@ -15,6 +15,7 @@ exact line search on the parabola above the loss. Either way the objective never
 from __future__ import annotations
 
 import warnings
+from typing import cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -49,7 +50,7 @@ def _iterate(X, y, v, loss: Loss, n_outputs: int, n_kept: int, max_iter: int, to
     coef = np.zeros((X.shape[1], n_outputs))
     fitted = np.zeros((X.shape[0], n_outputs))
     intercept = loss.constant_start(y, v)
-    bound = loss.curvature_bound()
+    bound = cast(float, loss.curvature_bound())  # the losses below have one
 
     def squared_length(columns):
         return float(v @ np.einsum("ik,ik->i", columns, columns))
@@ -59,7 +60,7 @@ def _iterate(X, y, v, loss: Loss, n_outputs: int, n_kept: int, max_iter: int, to
         intercept = loss.refit_intercept(y, scores, v, intercept)
         residual = loss.residual(y, scores + intercept).reshape(fitted.shape)
         ascent = X.T @ (residual * v[:, None])
-        is_used = coef.any(axis=1)
+        is_used = np.any(coef, axis=1)
         # With room left in the support the features that would enter belong to it.
         on_support = ascent * is_used[:, None]
         on_support += keep_largest_rows(ascent * ~is_used[:, None], n_kept - int(is_used.sum()))

@@ -108,7 +108,7 @@ class BoundConstraints:
 
     def check_frequency(self) -> None:
         """`frequency` is a projection only where all ordered bins weigh the same."""
-        for j in np.flatnonzero(self.flags("needs_equal_weights")):
+        for j in np.flatnonzero(self.flags("needs_equal_weights")).tolist():
             w = self.weights[self.offsets[j] : self.offsets[j] + self.n_ordered[j]]
             if np.ptp(w) > 1e-9 * w.max():
                 raise ValueError(

@@ -8,8 +8,8 @@ known (`Unread`) stand in the same order, and are computed when their turn comes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -76,9 +76,9 @@ class Unread:
     norms: np.ndarray
     nets: np.ndarray
     tables_with: Callable[[np.ndarray], np.ndarray]
-    found_norms: np.ndarray | None = None
-    found_nets: np.ndarray | None = None
-    searched: np.ndarray | None = None
+    found_norms: np.ndarray = field(init=False)
+    found_nets: np.ndarray = field(init=False)
+    searched: np.ndarray = field(init=False)
 
 
 class Search:
@@ -139,7 +139,8 @@ class Search:
         out, labels = self.out[c, table], self.labels[c, table]
         u, w, x = self.centred[c, ordered], bound.weights[ordered], bound.positions[ordered]
         n = len(u)
-        out[:n], labels[:n], code = bound.spec(j).search(u, w, x, int(bound.limits[j]), price)
+        search = cast(Callable, bound.spec(j).search)  # a name only where the kernel knows the shape
+        out[:n], labels[:n], code = search(u, w, x, int(bound.limits[j]), price)
         if bound.missing[j]:
             out[n], labels[n] = self.centred[c, table.stop - 1], 2 * (labels[:n].max() // 2 + 1)
             code += 1.0

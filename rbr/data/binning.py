@@ -164,8 +164,8 @@ class Binner:
                 for j in range(start, stop):
                     parts.add_categories(j, *categories_of(table, j, rows.kept))
             else:
-                for first, cut, missing in cutter.blocks(method, start, stop):
-                    parts.add_numbers(first, *cut, missing)
+                for first, (edges, positions, n_ordered), missing in cutter.blocks(method, start, stop):
+                    parts.add_numbers(first, edges, positions, n_ordered, missing)
 
         self.n_features_in_ = table.n_features
         self.feature_names_in_ = table.names
@@ -287,7 +287,7 @@ class Binner:
 
     def _codes(self, table: Table) -> np.ndarray:
         """The codes of a table, of shape (n_features, n_rows)."""
-        codes = np.empty((table.n_features, table.n_rows), dtype=self._code_dtype(table))
+        codes: np.ndarray = np.empty((table.n_features, table.n_rows), dtype=self._code_dtype(table))
         n_threads = resolve_n_jobs(self.n_jobs)
         if isinstance(table, SparseTable):
             self._encode_sparse(table, codes)
@@ -303,7 +303,7 @@ class Binner:
 
     def _encode_sparse(self, table: SparseTable, codes: np.ndarray) -> None:
         zero = np.zeros((1, 1))
-        for j in np.flatnonzero(~self.is_categorical_):
+        for j in np.flatnonzero(~self.is_categorical_).tolist():
             offsets = self._edge_offsets[j : j + 2]
             kernels().encode(zero, self._edges, offsets, codes[j : j + 1], 0, 1)
             codes[j] = codes[j, 0]
@@ -325,7 +325,7 @@ class Binner:
         most = self.n_bins_.max()
         if most != 256:
             return np.uint8 if most < 256 else np.uint16
-        for j in np.flatnonzero(self.n_bins_ == 256):
+        for j in np.flatnonzero(self.n_bins_ == 256).tolist():
             if self.is_categorical_[j]:
                 no_bin = self._category_codes(table, j).max() == 256
             else:

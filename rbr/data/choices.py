@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,18 @@ MAX_BINS = MAX_CODE  # codes start at 0, and one of them is kept for "no bin"
 # How a feature is binned.
 REGULAR, BINOMIAL, EDGES, CATEGORY = range(4)
 METHODS = {"regular": REGULAR, "binomial": BINOMIAL}
+
+
+class NamedColumns(Protocol):
+    """What has columns, with or without names: a table, or what is left of one."""
+
+    @property
+    def names(self) -> tuple[str, ...] | None: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    def label(self, j: int) -> str: ...
 
 
 def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
@@ -34,7 +46,7 @@ def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter
     raise ValueError(f"{parameter} names the column {key!r}; a column must be given by its name or index")
 
 
-def by_index(given: Mapping, table: Table, parameter: str) -> dict[int, Any]:
+def by_index(given: Mapping, table: NamedColumns, parameter: str) -> dict[int, Any]:
     """The dict with column indices for keys."""
     by_index: dict[int, Any] = {}
     for key, value in given.items():

@@ -108,7 +108,7 @@ class Cutter:
         # Random numbers are drawn in the order of the columns.
         over_ranges(cut_blocks, len(starts), 1 if method == BINOMIAL else n_threads, per_call=1)
         if self.codes is not None and not self.encodes_blocks:
-            return self._encoded(start, stop, found)
+            return self._encoded(start, stop, found, self.codes[start:stop])
         return found
 
     def _block(self, method: int, start: int, stop: int) -> tuple:
@@ -121,7 +121,7 @@ class Cutter:
             cut = keep_cuts([self.user_edges[j] for j in range(start, stop)], values, weights)
         else:
             cut = self._cut(method, values, weights, self.max_bins[start:stop])
-        if self.encodes_blocks:
+        if self.codes is not None and self.encodes_blocks:
             edges, offsets = flat_edges(*cut)
             kernels().encode(unsorted.T, edges, offsets, self.codes[start:stop], 0, len(unsorted.T))
         elif self.codes is None and self.rows.is_sample and not missing.all():
@@ -144,12 +144,11 @@ class Cutter:
             kernels().cut_binomial(values, weights, cuts, *outs, 0, n_features)
         return outs
 
-    def _encoded(self, start: int, stop: int, found: list[tuple]) -> list[tuple]:
-        """The blocks with what the codes of all rows say about missing values; NaN has the code n_ordered."""
+    def _encoded(self, start: int, stop: int, found: list[tuple], codes: np.ndarray) -> list[tuple]:
+        """The blocks with what the codes of all rows, written here, say about missing values: NaN is n_ordered."""
         flat = [flat_edges(*cut)[0] for _, cut, _ in found]
         n_ordered = np.concatenate([cut[2] for _, cut, _ in found])
         offsets = np.append(0, np.cumsum(n_ordered - 1))
-        codes = self.codes[start:stop]
         encode(self.table, start, stop, np.concatenate(flat), offsets, codes, self.n_threads, self.encoding)
         missing = codes.max(axis=1) == n_ordered
         if self.rows.kept is not None:

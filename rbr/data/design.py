@@ -193,7 +193,7 @@ class BinnedMatrix:
         """
         width = self.columns.shape[1]
         padded = [*columns, *[-1] * (width - len(columns))]
-        found = np.flatnonzero((self.columns == padded).all(axis=1)) if len(padded) == width else ()
+        found = np.flatnonzero((self.columns == padded).all(axis=1)) if len(padded) == width else np.zeros(0, np.int64)
         if len(found) != 1:
             n_found = "none does" if len(found) == 0 else f"{len(found)} do"
             raise ValueError(f"columns is {tuple(columns)}; one feature must look at just these, and {n_found}")
@@ -219,7 +219,7 @@ class BinnedMatrix:
         >>> B.with_weights("uniform").with_weights("counts").weights
         array([0.25, 0.75])
         """
-        kind = check_choice(kind, "kind", WEIGHTS_KINDS)
+        check_choice(kind, "kind", WEIGHTS_KINDS)
         shares = self._shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
         return self._of_proved(self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares)
 

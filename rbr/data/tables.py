@@ -138,7 +138,7 @@ class Table(ABC):
             # A maximum is NaN if any number is: no mask of the size of the table is needed.
             with np.errstate(invalid="ignore"):
                 suspects = a + np.flatnonzero(np.isnan(self.numbers(a, b).max(axis=0)))
-            for j in suspects:
+            for j in suspects.tolist():
                 found[j - start] = rows is None or np.isnan(self.numbers(j, j + 1, rows)).any()
         return found
 

@@ -90,11 +90,12 @@ def bag_average(
             racing = sorted(racing, key=lambda w: bags.loss_of((w,)))[:WAYS_KEPT]
         if verbose:
             print(f"bag {bag + 1} of {n_bags}: {', '.join(ways[w].name for w in racing)}", flush=True)
-    best = (racing[0],)
+    best: tuple[int, ...] = (racing[0],)
     if len(racing) > 1 and bags.has_left_out:
-        mixtures = [(w,) for w in racing] + list(combinations(racing, 2))
+        mixtures: list[tuple[int, ...]] = [*((w,) for w in racing), *combinations(racing, 2)]
         best = min(mixtures, key=bags.loss_of)
-    return _project(solution, sum(totals[w] for w in best) / (len(best) * n_bags))
+    total: Any = sum(totals[w] for w in best)
+    return _project(solution, total / (len(best) * n_bags))
 
 
 def _project(solution: Solution, average: np.ndarray) -> Solution:

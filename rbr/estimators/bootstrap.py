@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -177,7 +178,7 @@ def resamples(
         raise ValueError(f"y: {MAX_DRAWS} resamples all left a {scarce} out; the rarest {scarce} needs more rows")
 
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(n)
-    return [lambda seed=seed: draw(seed) for seed in seeds]
+    return [partial(draw, seed) for seed in seeds]
 
 
 def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, verbose: int = 0) -> list:

@@ -72,7 +72,7 @@ def with_gaps(X: Any) -> Any:
     if type(X).__module__.startswith("polars") and not is_frame(X):
         open_table(X)  # raises: it is lazy, or a single column
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
-        return X.astype(np.result_type(X.dtype, np.float32)).filled(np.nan)
+        return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
     return X
 
 
@@ -91,5 +91,5 @@ def check_offset(offset, n_rows: int, n_scores: int) -> np.ndarray:
 
 def is_ordered(X: Any, j: int) -> bool:
     """Whether column j of a pandas frame is an ordered category."""
-    dtypes = getattr(X, "dtypes", None)
+    dtypes: Any = getattr(X, "dtypes", None)
     return bool(hasattr(dtypes, "iloc") and getattr(dtypes.iloc[j], "ordered", False))

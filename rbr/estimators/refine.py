@@ -8,6 +8,7 @@ only the shares of two bins change. The tables are then refitted, and the change
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -102,9 +103,10 @@ def refine_cuts(
 def _moved_binner(binner: Binner, state: _State) -> Binner:
     """The binner with the moved edges."""
     tables, edges, positions = state.problem.objective.tables, {}, {}
+    means = cast(np.ndarray, tables.positions)  # whatever a binner made has them
     for j, own in state.edges.items():
         column = tables.columns_of(j)[0]
-        edges[column], positions[column] = own, tables.positions[tables.offsets[j] :][: len(own) + 1]
+        edges[column], positions[column] = own, means[tables.offsets[j] :][: len(own) + 1]
     return binner.with_edges(edges, positions)
 
 

@@ -9,7 +9,9 @@ from rbr.losses.classes import LogLoss, Multinomial
 from rbr.losses.identity import Huber, Quantile, SquaredError
 from rbr.losses.log_link import Gamma, Poisson, Tweedie
 
-_CLASSES = {loss.name: loss for loss in (SquaredError, LogLoss, Multinomial, Poisson, Gamma, Tweedie, Huber, Quantile)}
+_CLASSES: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (SquaredError, LogLoss, Multinomial, Poisson, Gamma, Tweedie, Huber, Quantile)
+}
 
 #: The names of all losses.
 LOSSES = tuple(_CLASSES)

@@ -97,7 +97,7 @@ def _case(term: Term, column: str, c: int, quote: Dialect) -> str:
         otherwise = values[-1, c]
     else:
         groups: dict[float, list] = {}
-        for category, value in zip(term.categories, term.values.reshape(term.n_ordered, -1)[:, c], strict=False):
+        for category, value in zip(term.categories or (), term.values.reshape(term.n_ordered, -1)[:, c], strict=False):
             groups.setdefault(float(value), []).append(category)
         for value, categories in groups.items():
             listed = ", ".join(_literal(category, term, quote) for category in categories)
@@ -170,7 +170,7 @@ def to_onnx(model: AdditiveModel, path: Any):
         prediction = graph.add(_LINKS[model.loss.link], [score])
         graph.output("prediction", prediction, onnx.TensorProto.DOUBLE, model.n_outputs)
     else:
-        graph.add_classes(model, score)
+        graph.add_classes(model.classes.tolist(), model.n_outputs, score)
     proto = graph.finish("additive_model")
     if path is not None:
         Path(path).write_bytes(proto.SerializeToString())
@@ -231,8 +231,9 @@ class _Graph:
     def category_code(self, term: Term, column: str, unknown: int) -> str:
         """The bin of a category; `unknown`, or one more for a missing one."""
         TensorProto = self.onnx.TensorProto
-        index = {category: k for k, category in enumerate(term.categories)}
-        if all(isinstance(category, str) for category in term.categories):
+        categories = term.categories or ()
+        index = {category: k for k, category in enumerate(categories)}
+        if all(isinstance(category, str) for category in categories):
             x = self.input(column, TensorProto.STRING)
             index.setdefault("", unknown + 1)
             code = self.add(
@@ -244,19 +245,19 @@ class _Graph:
                 default_int64=unknown,
             )
             return self.add("Squeeze", [code, self.constant(np.array([1]))])
-        if any(isinstance(category, str) or float(category) != category for category in term.categories):
+        if any(isinstance(category, str) or float(category) != category for category in categories):
             raise ValueError(f"term {term.name!r} has categories of more than one kind; ONNX needs text or numbers")
         x = self.input(column, TensorProto.DOUBLE)
-        equal = self.add("Equal", [self.constant(np.array([term.categories], dtype=np.float64)), x])
+        equal = self.add("Equal", [self.constant(np.array([categories], dtype=np.float64)), x])
         # Categories differ, so at most one is equal: the sum of the hits' distances from `unknown` is that one's.
-        distances = self.constant(np.array([unknown - k for k in range(len(term.categories))]))
+        distances = self.constant(np.array([unknown - k for k in range(len(categories))]))
         hits = self.add("Mul", [self.add("Cast", [equal], to=TensorProto.INT64), distances])
         distance = self.add("ReduceSum", [hits, self.constant(np.array([1]))], keepdims=0)
         return self.where_nan(x, unknown + 1, self.add("Sub", [self.constant(np.array(unknown)), distance]))
 
-    def add_classes(self, model: AdditiveModel, score: str) -> None:
+    def add_classes(self, labels: list, n_outputs: int, score: str) -> None:
         TensorProto = self.onnx.TensorProto
-        if model.n_outputs == 1:
+        if n_outputs == 1:
             both = [self.add("Sigmoid", [self.add("Neg", [score])]), self.add("Sigmoid", [score])]
             probabilities = self.add("Concat", both, axis=1)
             above = self.add("Greater", [score, self.constant(np.zeros((1, 1)))])
@@ -264,8 +265,7 @@ class _Graph:
         else:
             probabilities = self.add("Softmax", [score], axis=1)
             code = self.add("ArgMax", [score], axis=1, keepdims=0)
-        self.output("probabilities", probabilities, TensorProto.DOUBLE, len(model.classes))
-        labels = model.classes.tolist()
+        self.output("probabilities", probabilities, TensorProto.DOUBLE, len(labels))
         if all(isinstance(label, str) for label in labels):
             keys = {"keys_int64s": list(range(len(labels))), "values_strings": labels, "default_string": ""}
             label, dtype = self.add("LabelEncoder", [code], domain="ai.onnx.ml", **keys), TensorProto.STRING

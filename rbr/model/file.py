@@ -12,6 +12,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Set
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -189,9 +190,9 @@ def model_from_dict(content: dict) -> AdditiveModel:
     _check_format(content)
     content = _upgraded(content)
     fields_of_model = _Fields(content, "the model", extra={"format", "version"})
-    loss = _Fields(fields_of_model.get("loss", dict), "loss")
-    name, parameters = loss.get("name", str), loss.get("parameters", dict)
-    loss.done()
+    fields_of_loss = _Fields(fields_of_model.get("loss", dict), "loss")
+    name, parameters = fields_of_loss.get("name", str), fields_of_loss.get("parameters", dict)
+    fields_of_loss.done()
     try:
         loss = get_loss(name, **parameters)
     except TypeError as error:
@@ -322,7 +323,7 @@ def _classes_in(content: dict) -> np.ndarray:
 class _Fields:
     """A JSON object whose fields are taken one by one, each with the type it must have."""
 
-    def __init__(self, content: Any, where: str, extra: set[str] = frozenset()):
+    def __init__(self, content: Any, where: str, extra: Set[str] = frozenset()):
         if not isinstance(content, dict):
             raise ValueError(f"{where} is {type(content).__name__}; it must be an object")
         self.content, self.where, self.taken = content, where, set(extra)

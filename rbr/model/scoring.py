@@ -8,7 +8,7 @@ whatever the kind of table, so that an array and a frame of the same numbers hav
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -41,7 +41,8 @@ class Scorer:
 
     def add_array(self, X: np.ndarray, out: np.ndarray, n_jobs: int | None) -> None:
         """out[i] += the sum of the terms at row i of a float32 or float64 array, if all terms are numeric."""
-        self.parts[0].add(X, self.parts[0].columns, out, n_jobs)
+        run = cast(NumericRun, self.parts[0])
+        run.add(X, run.columns, out, n_jobs)
 
     def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
         """out[i] += the sum of the terms at row i of any table with the right columns."""
@@ -77,7 +78,7 @@ class CategoryLookup:
 
     def __init__(self, term: Term):
         (self.column,) = term.columns
-        self.index = {category: k for k, category in enumerate(term.categories)}
+        self.index = {category: k for k, category in enumerate(term.categories or ())}
         values = term.values.reshape(term.n_ordered, -1)
         nothing = np.zeros((1, values.shape[1]))
         missing = nothing if term.missing_value is None else np.reshape(term.missing_value, (1, -1))

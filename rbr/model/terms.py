@@ -305,7 +305,7 @@ class Term(LooksAtColumns):
     def _texts(self, groups: list[list[int]]) -> list[str]:
         """The pieces in words."""
         if self.kind == "category":
-            names = [str(c) for c in self.categories] or ["no category"]
+            names = [str(c) for c in self.categories or ()] or ["no category"]
             return [", ".join(names[k] for k in bins) for bins in groups]
         runs = [_runs(bins) for bins in groups]
         cuts = sorted({start for group in runs for start, _ in group} - {0})

@@ -88,7 +88,8 @@ class RowBags:
 
     def loss_of(self, ways: Sequence[int]) -> float:
         seen, objective = self._times_out > 0, self._objective
-        raw = (sum(self._scores[w][seen] for w in ways).T / (len(ways) * self._times_out[seen])).T
+        total: Any = sum(self._scores[w][seen] for w in ways)
+        raw = (total.T / (len(ways) * self._times_out[seen])).T
         if objective._has_offset:
             raw = raw + np.concatenate([block.offset for block in objective._blocks])[seen]
         v = np.concatenate([block.v for block in objective._blocks])[seen]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from rbr.objective.protocol import Point
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
+    from rbr.objective.values import ColumnValues
 
 # A better place must be better by more than rounding, or equal places would be told apart by it.
 ROUNDING = 1e-11
@@ -29,7 +30,8 @@ def better_edges(
 ) -> dict[int, tuple[float, np.ndarray]]:
     """See `Objective.better_edges`."""
     curvature = objective.curvature(point)
-    if not any(a.any() for a in curvature.by_row):  # a loss made of straight lines: the parabolas above it
+    if curvature is not None and not any(a.any() for a in curvature.by_row):
+        # A loss made of straight lines: the parabolas above it.
         curvature = objective.curvature(point, majorize=True)
     if curvature is None:
         return {}
@@ -50,10 +52,14 @@ def better_edges(
     return found
 
 
+def _values(block: RowBlock) -> ColumnValues:
+    return cast("ColumnValues", block.values)  # what has none is not asked about cuts
+
+
 def _sums_by_value(objective: RowObjective, table: int, by_row) -> tuple[np.ndarray, list[np.ndarray]]:
     """The distinct numbers of a table's column, and for each of some arrays by row its sums, (n_values, n_outputs)."""
     column = int(objective.tables.columns[table, 0])
-    of_blocks = [block.values.distinct(column) for block in objective._blocks]
+    of_blocks = [_values(block).distinct(column) for block in objective._blocks]
     if len(of_blocks) == 1:
         values, places = of_blocks[0][0], [of_blocks[0][1]]
     else:
@@ -62,7 +68,7 @@ def _sums_by_value(objective: RowObjective, table: int, by_row) -> tuple[np.ndar
     n_values = len(values) - int(np.isnan(values[-1]))
     sums = []
     for arrays in by_row:
-        total = 0.0
+        total: Any = 0.0
         for array, place in zip(arrays, places, strict=True):
             columns = np.atleast_2d(array.T)
             total = total + np.stack([np.bincount(place, a, minlength=len(values))[:n_values] for a in columns], axis=1)
@@ -122,7 +128,7 @@ def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, np.ndarray]) -> lis
     for j, own in edges.items():
         weight, moment = np.zeros(len(own) + 1), np.zeros(len(own) + 1)
         for block, of_block in zip(blocks, codes, strict=True):
-            values, inverse = block.values.distinct(int(first.columns[j, 0]))
+            values, inverse = _values(block).distinct(int(first.columns[j, 0]))
             of_block[j] = codes_of(values, own).astype(of_block.dtype)[inverse]
             finite = np.flatnonzero(np.isfinite(values))
             by_value = np.bincount(inverse, block.v, minlength=len(values))[finite]

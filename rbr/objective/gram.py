@@ -95,7 +95,8 @@ class GramSums:
                 f"{len(other.gram)} bins do not go together; both must agree"
             )
         names = ("gram", "target", "weight", "y", "y_squared")
-        return GramSums(*(getattr(self, name) + sign * getattr(other, name) for name in names), self.origin)
+        sums: dict[str, Any] = {name: getattr(self, name) + sign * getattr(other, name) for name in names}
+        return GramSums(**sums, origin=self.origin)
 
     @property
     def bin_weights(self) -> np.ndarray:
@@ -239,7 +240,7 @@ class GramObjective(TableAnswers):
         super().__init__(tables, loss, n_outputs=1, n_total=n_total, n_threads=n_threads, options=options)
         self._gram, self._weight = sums.gram, sums.weight  # the one thing that is too large to scale
         self._target, self._masses = sums.target / sums.weight, sums.bin_weights / sums.weight
-        self._product: tuple[np.ndarray | None, np.ndarray | None] = None, None
+        self._product: tuple[np.ndarray | None, np.ndarray] = None, np.zeros(0)
         self._y, self._y_squared, self._origin = sums.y / sums.weight, sums.y_squared / sums.weight, sums.origin
 
     @property
@@ -308,8 +309,9 @@ class GramObjective(TableAnswers):
         for t in range(len(bins)):
             for u in range(t, len(bins)):
                 block = self._gram[bins[t], bins[u]]
-                block = block if adders[t] is None else adders[t] @ block
-                block = (block if adders[u] is None else block @ adders[u].T) / self._weight
+                left, right = adders[t], adders[u]
+                block = block if left is None else left @ block
+                block = (block if right is None else block @ right.T) / self._weight
                 matrix[where[t], where[u]], matrix[where[u], where[t]] = block, block.T
         return Hessian(matrix, np.diagonal(matrix), 1.0)
 

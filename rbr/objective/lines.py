@@ -6,7 +6,7 @@ the residual times x - anchor do. A Hessian between such pieces is a product of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rbr.objective.protocol import Groups, Hessian, Point
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
+    from rbr.objective.values import ColumnValues
 
 
 def line_gradient(objective: RowObjective, point: Point, tables: np.ndarray, anchors: np.ndarray) -> np.ndarray:
@@ -74,7 +75,8 @@ def _basis(block: RowBlock, groups: Groups, anchors: np.ndarray, values, rows: s
 
 
 def _values(objective: RowObjective, block: RowBlock, table: int) -> np.ndarray:
-    return block.values.column(int(objective.tables.columns[table, 0]))
+    values = cast("ColumnValues", block.values)  # what has none is not asked about lines
+    return values.column(int(objective.tables.columns[table, 0]))
 
 
 def _distance(x: np.ndarray, anchor: np.ndarray) -> np.ndarray:

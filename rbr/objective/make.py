@@ -60,8 +60,9 @@ def make_objective(
     n_threads, loss, n_rows = resolve_n_jobs(n_jobs), get_loss(loss), B.n_rows
     if n_rows == 0:
         raise ValueError("B has no rows; at least one is needed")
-    if np.ndim(y) == 1 and len(y) != n_rows:
-        raise ValueError(f"y has length {len(y)}, but B has {n_rows} rows; they must agree")
+    shape = np.shape(y)
+    if len(shape) == 1 and shape[0] != n_rows:
+        raise ValueError(f"y has length {shape[0]}, but B has {n_rows} rows; they must agree")
     if sample_weight is None:
         v, n_total, used = np.full(n_rows, 1.0 / n_rows), float(n_rows), None
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def _choose_terms(model: AdditiveModel, terms, max_terms: int | None) -> list[Te
     if terms is None:
         chosen = sorted(model.terms, key=lambda term: -term.importance)
     else:
-        wanted = [terms] if isinstance(terms, (str, int, np.integer)) else list(terms)
+        wanted: list[Any] = [terms] if isinstance(terms, (str, int, np.integer)) else list(terms)
         if not wanted:
             raise ValueError("terms is empty; name at least one term, or leave it out to draw all")
         chosen = [model[term] for term in wanted]
@@ -243,7 +243,7 @@ def _new_panels(terms: Sequence[Term], n_cols: int | None, max_levels: int, has_
 def _left_of(panel: Axes) -> float:
     """Where the room of a panel begins, in widths of its axes."""
     box = panel.get_position()
-    width = panel.figure.get_size_inches()[0]
+    width = cast("Figure", panel.figure).get_size_inches()[0]
     column = int(box.x0 * width / PANEL_WIDTH) if width > 1.5 * PANEL_WIDTH else 0
     return ((column * PANEL_WIDTH + 0.1) / width - box.x0) / box.width
 

@@ -351,7 +351,7 @@ def _set_x_axis(axes: Axes, scale: Scale, edges: np.ndarray, term: Term) -> None
     low, high = scale.forward(edges[[0, -1]])
     room = MISSING_ROOM * (high - low) if term.missing_value is not None else 0.0
     margin = 0.02 * (high - low)
-    axes.set_xlim(scale.inverse(np.array([low - margin, high + margin + room])))
+    axes.set_xlim(*scale.inverse(np.array([low - margin, high + margin + room])))
     places = np.clip(term.positions, edges[:-1], edges[1:])
     if scale.name == "rank":
         places = places[np.unique(np.linspace(0, term.n_ordered - 1, 5).round().astype(int))]
@@ -433,7 +433,7 @@ def _mark_missing(axes: Axes, term: Term, view: View, band) -> None:
         linewidth=0.6,
         linestyle=":",
     )
-    for c, value in enumerate(np.atleast_1d(term.missing_value)):
+    for c, value in enumerate(np.atleast_1d(np.asarray(term.missing_value))):
         if band is not None:
             axes.plot([place] * 2, [end[-1, c] for end in band], color=view.colors[c], alpha=0.4, transform=on_axes)
         axes.plot(
@@ -521,7 +521,7 @@ def category_rows(term: Term, max_levels: int) -> list[Row]:
 
 
 def _level_names(term: Term) -> list[str]:
-    names = [str(category) for category in term.categories] or ["no category"]
+    names = [str(category) for category in term.categories or ()] or ["no category"]
     prefix = commonprefix(names) if len(names) > 1 else ""
     if len(prefix) >= SHORTEST_PREFIX and max(map(len, names)) > LONGEST_NAME:
         names = [f"…{name[len(prefix) :]}" for name in names]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -213,7 +214,7 @@ def refit(state: State, attempt: Attempt) -> tuple[Point, np.ndarray, float]:
     problem, point = state.problem, state.point
     # With many rows a refit ends as soon as the next iteration's step would change nothing.
     share_of_tol = 0.5 if problem.objective.has_many_rows else 0.1
-    until = {
+    until: dict[str, Any] = {
         "n_newton": attempt.n_newton,
         "target": state.value - attempt.at_least,
         "enough": attempt.enough,
@@ -269,12 +270,13 @@ def proximal_step(state: State) -> Prox:
 def pieces_before_columns(state: State) -> Iterator[Attempt]:
     """The used tables' pieces, searched again before other columns are read, for as long as that pays."""
     search_pieces(state)
-    state.pieces_first = state.searched is not None and state.searched.pays(state.least_gain)
-    if state.pieces_first:
-        state.residual = norm(state.searched.f - state.point.f, state.problem.constraints.weights)
+    searched = state.searched
+    state.pieces_first = searched is not None and searched.pays(state.least_gain)
+    if searched is not None and state.pieces_first:
+        state.residual = norm(searched.f - state.point.f, state.problem.constraints.weights)
         state.record()
         if not state.is_over:
-            yield attempt_at(state, state.searched)
+            yield attempt_at(state, searched)
             state.pieces_first, state.searched = False, None  # refused
 
 

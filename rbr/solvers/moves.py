@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def swaps(
         without, pieces, _ = problem.improve(removal, point.intercept, step=step, n_newton=1, tol=0.0)
         entered = _best_to_enter(problem, without, pieces, step, np.append(but_not, out))
         if entered is not None:
-            yield replace(entered, change=Swap(int(out), entered.change.into))
+            yield replace(entered, change=Swap(int(out), cast(Entry, entered.change).into))
 
 
 def entries(
@@ -79,8 +80,8 @@ def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np
     searched = point.support[constraints.flags("can_be_resegmented")[point.support]]
     if not len(searched) or point.f.ndim > 1:
         return None
-    by_bin, total = problem.objective.curvature_sums(point, searched)
-    total = float(total)
+    by_bin, of_output = problem.objective.curvature_sums(point, searched)
+    total = float(of_output)
     if not total > 0:
         return None
     bins = bins_of(searched, constraints.offsets)

@@ -111,7 +111,7 @@ class ScreenedGradient:
         self.residuals = screen.objective.residuals(point)
         self.values = screen.objective.zero_tables()
         self.is_read = np.zeros(screen.objective.tables.n_tables, dtype=bool)
-        self.drift: np.ndarray | None = None
+        self.drift: np.ndarray  # the screen sets it
         self._remembered = np.zeros_like(self.is_read)
 
     def read(self, tables: np.ndarray) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -130,9 +130,8 @@ class Space:
             return self._of_bins(of_tables(self.tables(a))) + alpha * a
 
         options = self.objective.options
-        until = {"tol": options.cg_tol, "max_iter": options.cg_steps}
-        found = conjugate_gradients(hessian_times, apply_inverses, gradient, **until)
-        return self.tables(-found)
+        tol, max_iter = options.cg_tol, options.cg_steps
+        return self.tables(-conjugate_gradients(hessian_times, apply_inverses, gradient, tol=tol, max_iter=max_iter))
 
     def _rough_newton(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
         """The inverse of a rough Hessian: the last one for as long as it serves."""
@@ -193,11 +192,12 @@ class Space:
         columns, bases, offsets = self._merged_columns(0)
         found = self.objective.hessian(point, columns, curvature)
         hessian, coupling, total = self._in_coordinates(found, bases, offsets)
-        self._curvature_shares = found.by_bin / max(total, 1e-300)
+        by_bin = cast(np.ndarray, found.by_bin)  # a rough Hessian has it
+        self._curvature_shares = by_bin / max(total, 1e-300)
         for t, basis in zip(self.classes[0], bases, strict=True):
             if basis is t.basis:
                 continue  # no bins of its lines were taken together
-            own = t.basis.basis.T @ (found.by_bin[t.bins, None] * t.basis.basis)
+            own = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
             stretch = _root(own) @ np.linalg.inv(_root(hessian[t.where, t.where]))
             hessian[t.where] = stretch @ hessian[t.where]
             hessian[:, t.where] = hessian[:, t.where] @ stretch.T

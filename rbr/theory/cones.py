@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -251,7 +252,8 @@ def local_complexities(
     rng = np.random.default_rng(random_state)
     local = cone.without_selection()
     squares = (local.block_norms(local.project(rng.standard_normal(cone.n_coef))) ** 2 for _ in range(n_draws))
-    return sum(squares) / n_draws
+    total: Any = sum(squares)
+    return total / n_draws
 
 
 def gaussian_complexity_bound(cone: Cone) -> float:
@@ -294,8 +296,8 @@ def _knapsack(gains: np.ndarray, budget: int) -> np.ndarray:
     taken = np.zeros((n_items, budget + 1), dtype=np.int64)
     for j in range(n_items):
         options = np.full((n_choices, budget + 1), -np.inf)
-        for units in range(min(n_choices, budget + 1)):
-            options[units, units:] = best[: budget + 1 - units] + gains[units, j]
+        for u in range(min(n_choices, budget + 1)):
+            options[u, u:] = best[: budget + 1 - u] + gains[u, j]
         taken[j] = options.argmax(axis=0)
         best = options.max(axis=0)
     units, left = np.zeros(n_items, dtype=np.int64), budget
