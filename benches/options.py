@@ -94,7 +94,8 @@ def scaled(option: str, factor: float) -> rbr.SolverOptions:
     """The defaults with one option multiplied; whole numbers stay whole."""
     default = rbr.SolverOptions()
     value = getattr(default, option) * factor
-    return replace(default, **{option: max(1, round(value)) if isinstance(getattr(default, option), int) else value})
+    is_whole = isinstance(getattr(default, option), int)
+    return replace(default, **{option: max(min(factor, 1), round(value)) if is_whole else value})
 
 
 def main() -> int:
@@ -102,6 +103,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder with Adult and tables/")
     parser.add_argument("--only", nargs="+", default=[field.name for field in fields(rbr.SolverOptions)])
     parser.add_argument("--fits", default="", help="part of the names of the fits to run")
+    parser.add_argument("--factors", nargs="+", type=float, default=[0.5, 2.0], help="0 shows what an option is for")
     arguments = parser.parse_args()
     runs = {name: run for name, run in cases(arguments.data).items() if arguments.fits in name}
     print("| option | default | factor | largest change of the objective | in | passes | CPU |")
@@ -112,7 +114,7 @@ def main() -> int:
         if kind not in bases:
             bases[kind] = {name: measured(run, rbr.SolverOptions(), option) for name, run in runs.items()}
         base = bases[kind]
-        for factor in (0.5, 2.0):
+        for factor in arguments.factors:
             options = scaled(option, factor)
             found = {name: measured(run, options, option) for name, run in runs.items()}
             changes = {name: (found[name][0] - base[name][0]) / abs(base[name][0]) for name in runs}
