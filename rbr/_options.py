@@ -101,6 +101,22 @@ class SolverOptions:
     dispersion_settled: float = 0.05
     dispersion_rounds: int = 4
 
+    # Bags. Share of the distinct rows in a bag: what a bootstrap sample holds of them on average.
+    bag_share: float = 0.632
+    # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
+    projection_price: float = 0.1
+    # Ridge of a bag, at least: few rows in a bin say little of its level.
+    bag_alpha: float = 0.01
+    # Fits that are only averaged need few digits.
+    bag_tol: float = 1e-3
+    bag_iterations: int = 30
+    # Out-of-bag losses after this many bags tell the ways to fit apart well enough to go on with this many of them.
+    bags_for_all_ways: int = 4
+    ways_kept: int = 2
+
+    # Cut refinement. A refit changes the best places; after this many rounds they no longer move in practice.
+    refinement_rounds: int = 5
+
     # A finished model. Up to this many rows jumps are measured on all of them; with more, on a sample beside parabolas.
     measured_rows: int = 50_000
     measured_sample: int = 1 << 13

@@ -18,23 +18,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from rbr.constraints import Constraints
-from rbr.objective.protocol import Tables
+from rbr.objective.protocol import Objective
 from rbr.shapes import shape_names
 from rbr.solvers import Solution, solve
 from rbr.solvers.options import Ending
 from rbr.solvers.solution import Recorder
 from rbr.solvers.start import start_at
-
-# Share of the distinct rows in a bag: what a bootstrap sample holds of them on average.
-BAG_SHARE = 0.632
-# Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
-PROJECTION_PRICE = 0.1
-# Ridge of a bag, at least: few rows in a bin say little of its level.
-BAG_ALPHA = 0.01
-# Fits that are only averaged need few digits.
-BAG_TOL, BAG_MAX_ITER = 1e-3, 30
-# Out-of-bag losses after this many bags tell the ways apart well enough to go on with this many of them.
-BAGS_FOR_ALL_WAYS, WAYS_KEPT = 4, 2
 
 
 @dataclass(frozen=True)
@@ -46,12 +35,12 @@ class Way:
     alpha: float
 
 
-def ways_to_fit(constraints: Constraints, tables: Tables, alpha: float) -> list[Way]:
+def ways_to_fit(constraints: Constraints, objective: Objective, alpha: float) -> list[Way]:
     """Ways to fit a small table, from the dense and straight to the sparse and bent.
 
     The average decides which features matter, so but for the last a feature enters a bag unpaid.
     """
-    bound = constraints.bind_to(tables)
+    bound = constraints.bind_to(objective.tables)
     shapes = np.array(shape_names(), dtype=object)[bound.shapes]
     flexible = bound.flags("has_lines")
     lines = np.where(flexible, "linear", shapes)
@@ -59,7 +48,7 @@ def ways_to_fit(constraints: Constraints, tables: Tables, alpha: float) -> list[
     few_lines = np.where(flexible, np.minimum(bound.limits, 2), bound.limits)
     allowed = tuple(j for j in range(bound.n_features) if j not in constraints.exclude)
     unpaid = replace(constraints, always_include=allowed)
-    ridge = max(alpha, BAG_ALPHA)
+    ridge = max(alpha, objective.options.bag_alpha)
     return [
         Way("lines", replace(unpaid, shape=lines, max_segments=one_line, jump_cost=0.0), ridge),
         Way("bent lines", replace(unpaid, shape=lines, max_segments=few_lines, jump_cost=0.5), ridge),
@@ -76,7 +65,8 @@ def bag_average(
     All ways take the first bags; the best few of them take the rest. `arguments` are those of `solve` but for the
     constraints and the ridge, which the ways bring.
     """
-    bags = solution.problem.objective.bags(len(ways), BAG_SHARE, random_state)
+    options = solution.problem.options
+    bags = solution.problem.objective.bags(len(ways), options.bag_share, random_state)
     totals = [np.zeros_like(solution.f) for _ in ways]
     racing = list(range(len(ways)))
     for bag in range(n_bags):
@@ -86,8 +76,8 @@ def bag_average(
             found = solve_quietly(objective=inside, **{**arguments, **own})
             totals[w] += found.f
             bags.add(w, found.f, found.support, found.intercept)
-        if bag + 1 == BAGS_FOR_ALL_WAYS and bags.has_left_out:
-            racing = sorted(racing, key=lambda w: bags.loss_of((w,)))[:WAYS_KEPT]
+        if bag + 1 == options.bags_for_all_ways and bags.has_left_out:
+            racing = sorted(racing, key=lambda w: bags.loss_of((w,)))[: options.ways_kept]
         if verbose:
             print(f"bag {bag + 1} of {n_bags}: {', '.join(ways[w].name for w in racing)}", flush=True)
     best: tuple[int, ...] = (racing[0],)
@@ -104,7 +94,9 @@ def _project(solution: Solution, average: np.ndarray) -> Solution:
     Its history has two rows, the constant model and the average; an average is a fixed point only by chance.
     """
     problem = solution.problem
-    found = problem.constraints.prox(average, 1.0, PROJECTION_PRICE * problem.scale, n_threads=problem.n_threads)
+    found = problem.constraints.prox(
+        average, 1.0, problem.options.projection_price * problem.scale, n_threads=problem.n_threads
+    )
     step, recorder = problem.natural_step, Recorder(problem)
     constant, no_pieces = start_at(problem, None)
     recorder.record(constant, no_pieces, step, np.inf, 0)
@@ -116,8 +108,9 @@ def _project(solution: Solution, average: np.ndarray) -> Solution:
     return Solution.of(problem, ending, recorder.history, solution.dispersion)
 
 
-def solve_quietly(**arguments) -> Solution:
+def solve_quietly(objective: Objective, **arguments) -> Solution:
     """A fit whose answer is only averaged: whether it has converged to the last digit does not matter."""
+    until = {"tol": objective.options.bag_tol, "max_iter": objective.options.bag_iterations}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return solve(**{**arguments, "tol": BAG_TOL, "max_iter": BAG_MAX_ITER})
+        return solve(objective=objective, **{**arguments, **until})

@@ -133,7 +133,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         if not n_bags:
             return solution
         if self.jump_cost == "default":
-            ways = ways_to_fit(constraints, objective.tables, self.alpha)
+            ways = ways_to_fit(constraints, objective, self.alpha)
         else:
             ways = [Way("as asked", constraints, self.alpha)]
         return bag_average(solution, ways, n_bags=n_bags, random_state=random_state, **arguments)

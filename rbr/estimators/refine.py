@@ -20,9 +20,6 @@ from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import Proposal
 from rbr.solvers.refit import settle_empty_levels, used_features
 
-# A refit changes the best places; after this many rounds they no longer move in practice.
-MAX_ROUNDS = 5
-
 
 @dataclass(frozen=True, eq=False)
 class _State:
@@ -82,7 +79,7 @@ def refine_cuts(
     value = solution.problem.value(solution.point, solution.labels)
     state = first = _State(solution.problem, solution.point, solution.labels, {}, value)
     refused: set[int] = set()
-    for _ in range(MAX_ROUNDS):
+    for _ in range(solution.problem.options.refinement_rounds):
         moved = {j: e for j, e in _better_edges(state, binner).items() if j not in refused}
         together = _try(state, moved, constraints, tol)
         new = together or state
