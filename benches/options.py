@@ -6,8 +6,9 @@
 For each option the fits below run with the default, half of it and twice as much, all at the dispersion that the
 default estimates, so that they minimise the same. A line shows the largest change over the fits of the objective
 (relative; positive is worse), and how passes over the codes and CPU seconds change in all. An option without any effect
-on any fit is dead weight and should go. The dispersion's own options are judged by the change of the estimate. Bags, cut
-refinement and what is measured of a finished model are not reached by these single fits, and their options are left out.
+on any fit is dead weight and should go. The dispersion's own options are judged by the change of the estimate. Bags,
+cut refinement and what is measured of a finished model are not reached by these single fits; their options are left
+out.
 """
 
 from __future__ import annotations
