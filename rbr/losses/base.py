@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from rbr.losses.roots import root_of_decreasing
-from rbr.losses.sums import BLOCK_ROWS, Rows, RowSums, add_in_order, add_to_scores, dot, row_blocks
+from rbr.losses.sums import BLOCK_ROWS, Rows, RowSums, add_in_order, dot, row_blocks
 
 
 @dataclass(frozen=True)
@@ -242,12 +242,6 @@ class Loss:
     def settle_of(self, rows: RowSums, start) -> tuple:
         """(c, value): `refit_intercept_of`, and the value there if the sums tell, else None."""
         return self.refit_intercept_of(rows, start), None
-
-    def settle(self, y, z, v, start, n_threads: int = 1) -> tuple:
-        """`refit_intercept`, which is added to z in place, and the `value` there: (c, value)."""
-        c, value = self.settle_of(Rows(y, z, v, n_threads), start)
-        add_to_scores(z, c, n_threads)
-        return c, self.value(y, z, v, n_threads) if value is None else value
 
     def _sums_at(self, y, z, v, n_threads, *, c) -> np.ndarray:
         """`intercept_sums` of any number of rows; z may be None for zeros."""

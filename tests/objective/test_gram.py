@@ -11,6 +11,7 @@ from problems import SHAPES, WEIGHTINGS, block_of, make_design, make_target, obj
 import rbr
 from rbr import SolverOptions
 from rbr.constraints import Constraints
+from rbr.data.design import BinnedMatrix
 from rbr.objective import gram as gram_module
 from rbr.objective.gram import GramSums, gram_objective, gram_pays
 from rbr.solvers.moves import resegmented, shifts
@@ -19,9 +20,13 @@ from rbr.solvers.moves import resegmented, shifts
 ROUNDING = 1e-13
 
 
-def both(weighting="counts", weights=False, offset=False, seed=0):
-    """The objective over rows, and the one over sums."""
+def both(weighting="counts", weights=False, offset=False, seed=0, unknown=False):
+    """The objective over rows, and the one over sums; with `unknown` some rows have no bin of the first table."""
     design = make_design(seed).with_weights(weighting)
+    if unknown:
+        codes = design.codes.copy()
+        codes[0, ::7] = design.n_bins[0]
+        design = BinnedMatrix(codes, design.offsets, missing=design.missing, positions=design.positions)
     rng = np.random.default_rng(seed)
     y = make_target("squared_error", design, seed) + 1000.0
     sample_weight = rng.integers(0, 4, design.n_rows) if weights else None
@@ -130,7 +135,7 @@ def test_moves_are_those_of_the_rows():
 
 @pytest.mark.parametrize("weights", [False, True])
 def test_changes_of_one_table_are_those_of_the_rows(weights):
-    rows, sums = both(weights=weights, offset=True)
+    rows, sums = both(weights=weights, offset=True, unknown=True)
     f, support = some_tables(rows)
     of_rows, of_sums = (o.changes(o.point(f, support)) for o in (rows, sums))
     rng = np.random.default_rng(5)
