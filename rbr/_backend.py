@@ -1,7 +1,7 @@
 """Which kernels run: the compiled ones, or the NumPy reference.
 
-Every room asks `kernels()` at the moment of the call, so `use_backend` reaches all of them and no
-estimator needs a parameter for it. Importing this module checks that both sides agree on their sizes.
+Callers look up `kernels()` at every call, so `use_backend` affects all of them and no estimator needs a parameter
+for it. Importing this module checks that both sides agree on their sizes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from rbr.reference import projections as _reference_projections
 
 BACKENDS = {"fast": _fast, "reference": _reference}
 
-# (name, the compiled module that has it, the other modules that do)
+# (name, the compiled module that defines it, the other modules that do)
 SHARED_SIZES: tuple[tuple[str, ModuleType, tuple[ModuleType, ...]], ...] = (
     ("ROWS_PER_SUM", _losses, (_sizes, _reference_losses)),
     ("LOG_LOSS_SUMS", _losses, (_sizes,)),
     ("DISTANCE_SUMS", _losses, (_sizes,)),
+    ("LOSSES", _losses, (_sizes, _reference_losses)),
     ("TOGETHER", _design, (_sizes,)),
     ("MAX_CODE", _design, (_sizes,)),
     ("MAX_CODE", _binning, (_sizes,)),
@@ -33,7 +34,7 @@ SHARED_SIZES: tuple[tuple[str, ModuleType, tuple[ModuleType, ...]], ...] = (
 
 
 def check_sizes() -> None:
-    """Refuse compiled kernels with other sizes than Python's: they could read or write past the end of an array."""
+    """Refuse compiled kernels whose sizes differ from Python's: they could read or write past the end of an array."""
     for name, compiled, others in SHARED_SIZES:
         built = getattr(compiled, name, None)  # an older build may lack it
         for other in others:

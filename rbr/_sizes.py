@@ -4,15 +4,18 @@ The kernels, and the reference where it needs them, have their own copies, since
 `rbr._backend` compares them all when the kernels are first imported.
 """
 
-# Sums over rows are added up from the sums of blocks of this many rows, which are below the length at which BLAS splits
-# a dot product over its own threads: a sum has one order.
+# Sums over rows are added up from the sums of blocks of this many rows. BLAS does not split dot products this short
+# over its own threads, so a sum is always added in the same order.
 ROWS_PER_SUM = 8192
 
 # How many sums per block the kernels log_loss_sums and squared_distances write.
 LOG_LOSS_SUMS = 6
 DISTANCE_SUMS = 2
 
-# The kernel rmatvec takes this many features over the rows together.
+# The losses that the kernel loss_of_rows knows, by number.
+LOSSES = ("squared_error", "log_loss", "poisson", "gamma", "tweedie", "huber", "quantile")
+
+# The kernel rmatvec goes over the rows with this many features at a time.
 TOGETHER = 4
 
 # The largest code of a bin that the kernels can read: codes have 8 or 16 bits.

@@ -6,7 +6,7 @@ allocate. Each kernel works on a range of features or rows.
 
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
 from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
-from rbr._fast._losses import log_loss_curvature, log_loss_residual, log_loss_sums, log_loss_values, squared_distances
+from rbr._fast._losses import log_loss_sums, loss_of_rows, squared_distances
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
 
@@ -18,10 +18,8 @@ __all__ = [
     "cut_regular",
     "encode",
     "gram",
-    "log_loss_curvature",
-    "log_loss_residual",
     "log_loss_sums",
-    "log_loss_values",
+    "loss_of_rows",
     "matvec",
     "prox_tables",
     "rmatvec",

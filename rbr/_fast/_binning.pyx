@@ -19,9 +19,9 @@ cdef extern from *:
     #define N_DIGITS (1 << DIGIT_BITS)
     #define DIGIT(key, place) (((key) >> (DIGIT_BITS * (place))) & (N_DIGITS - 1))
 
-    /* Sorts n numbers by their digits, the last one first. Keys are in the same order as their numbers: the bits with
-       the sign flipped for a positive number, all bits flipped for a negative one. -0 becomes 0, and the key of NaN is
-       all ones. Works in two arrays of n keys; counts has room for N_DIGITS per place. */
+    /* Radix sort of n numbers, the last digit first. Keys are in the same order as their numbers: the bits with the
+       sign flipped for a positive number, all bits flipped for a negative one. -0 becomes 0, and the key of NaN is all
+       ones. Works in two arrays of n keys; counts has room for N_DIGITS per place. */
     #define DEFINE_SORT(name, real, word, signed_word, n_places)                                                     \
         static void name(real *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) {                    \
             const int last_bit = 8 * sizeof(word) - 1;                                                               \
@@ -70,7 +70,7 @@ ctypedef fused code_t:
     uint8_t
     uint16_t
 
-# rbr._sizes has it too; rbr._backend checks it.
+# rbr._sizes has it too; rbr._backend checks that they agree.
 MAX_CODE = (1 << (8 * sizeof(uint16_t))) - 1
 
 cdef enum:
@@ -80,7 +80,7 @@ cdef enum:
     MIN_ROWS_FOR_CELLS = 512  # for fewer rows the cells cost more than they save
     CELLS_PER_EDGE = 8
     MAX_CELLS = 16384
-    TILE_ROWS = 64            # of a transposition: the pages of a row-major table that are open at a time
+    TILE_ROWS = 64            # of a transposition: as many pages of a row-major table are in use at a time
     TILE_COLUMNS = 16         # a cache line of float32
 
 

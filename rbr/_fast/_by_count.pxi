@@ -1,13 +1,13 @@
 # Part of _projections.pyx: the best k pieces of any kind for every k up to the limit, without pruning.
 #
-# Here too: two pieces, which need no table of costs, and the price of a number of pieces.
+# Also here: the search for two pieces, which needs no table of costs, and the price of a number of pieces.
 
 cdef enum:
     KEEP_COSTS_UP_TO = 512  # with more bins the costs of all pieces are too many to keep
 
 
 cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1: no memory.
+    """The best of 1, 2, ..., limit pieces of any kind in one pass over all (start, end); -1 if there is no memory.
 
     Row e holds the least costs of 1, 2, ... pieces over the bins 0..e-1. Only costs are kept; the starts are
     found on the way back, from the costs of all pieces if those fit into a cache, else from costs computed again.
@@ -45,7 +45,7 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
     least_cost = rows[n * stride] + _count_price(p, 1)
     for k in range(2, limit + 1):
         total = rows[n * stride + k - 1] + _count_price(p, k)
-        # The added term outweighs the traces that `tiny` leaves in perfect fits: those are no gain.
+        # The added term exceeds what `tiny` adds to the cost of perfect fits, which must not count as a gain.
         if total + 1e-280 < least_cost:
             least_cost = total
             n_pieces = k
@@ -68,7 +68,7 @@ cdef void _extend_by_one_piece(
 ) noexcept nogil:
     """best[k] = min over first_start <= s < end of rows[s][k] + piece[s], for eight counts k at once.
 
-    Eight minima that do not wait for one another: no vector instruction is needed to keep the processor busy.
+    The eight minima do not depend on one another, which keeps the processor busy without vector instructions.
     """
     cdef Py_ssize_t start
     cdef const double *row
@@ -117,7 +117,7 @@ cdef Py_ssize_t _search_two(Pieces *p, Scratch *s) noexcept nogil:
     start = _join(s.best, 1, s.cost, 1, p.n, &least)
     s.cut[0] = 0
     s.cut[1] = <int32_t> start
-    # The added term outweighs the traces that `tiny` leaves in perfect fits: those are no gain.
+    # The added term exceeds what `tiny` adds to the cost of perfect fits, which must not count as a gain.
     return 2 if least + _count_price(p, 2) + 1e-280 < s.best[p.n] + _count_price(p, 1) else 1
 
 

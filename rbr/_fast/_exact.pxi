@@ -1,4 +1,4 @@
-# Part of _projections.pyx: which exact search finds the best pieces soonest.
+# Part of _projections.pyx: the choice of the fastest exact search.
 #
 # With a price, the search finds the number of pieces too. Without one, or where the limit binds, every number up to
 # the limit is tried.
@@ -38,7 +38,7 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
 
 
 cdef Py_ssize_t _cut_exact_fit(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """Pieces that meet every value: runs of equal values, pairs for lines; 0 if `limit` are not enough."""
+    """Pieces that fit every value exactly: runs of equal values, or pairs of bins for lines; 0 if that fails."""
     cdef Py_ssize_t i, n_pieces = 0
     if p.constant_code > 0.0:
         for i in range(p.n):

@@ -14,7 +14,7 @@ cdef struct Fit:
 
 
 cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """Bottom-up merging with a heap whose void entries are skipped when they surface."""
+    """Bottom-up merging with a heap, whose outdated entries are skipped when they reach the top."""
     cdef Py_ssize_t n = p.n, i, left, right, size = 0, n_merges, best_merges = 0, n_pieces
     cdef double loss, total = 0.0, value, least = INFINITY
     cdef Fit fit
@@ -102,7 +102,7 @@ cdef Py_ssize_t _push_pair(Pieces *p, Scratch *s, Py_ssize_t size, Py_ssize_t le
 
 
 cdef Py_ssize_t _push(Scratch *s, Py_ssize_t size, double loss, Py_ssize_t left) noexcept nogil:
-    """Push the pair that begins at `left`, which voids its older entries; return the new size."""
+    """Push the pair that begins at `left`, which makes its older entries outdated; return the new size."""
     cdef Py_ssize_t i = size
     s.stamp[left] += 1
     s.heap_loss[i] = loss

@@ -1,4 +1,4 @@
-# Part of _projections.pyx: priced lines, as many as pay, with inequality pruning.
+# Part of _projections.pyx: the best number of priced lines, with inequality pruning.
 
 
 cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:

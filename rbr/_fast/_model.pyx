@@ -76,8 +76,8 @@ cdef void _add_run(
     cdef char* target = <char*> out
     cdef Py_ssize_t i = 0, half, p0, p1, p2, p3
     cdef double x0, x1, x2, x3
-    # The halvings of one row wait for one another; those of four rows do not. A mask, since a product would let the
-    # compiler choose a multiplication or a branch.
+    # The halvings of one row wait for one another; those of four rows do not. A mask is used because for a product the
+    # compiler may choose a multiplication or a branch.
     while i + 4 <= n:
         x0 = (<const real_t*> place)[0]
         x1 = (<const real_t*> (place + stride))[0]

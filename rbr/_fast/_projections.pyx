@@ -2,8 +2,8 @@
 
 All searches minimise a cost, half the squared distance plus a price, rather than maximise a gain: distances
 are sums of squares, so they lose no digits, and an exact fit costs exactly zero. A start s that may still
-begin the last piece carries running sums of that piece (Welford's updates), which are moved along as the end
-e moves right. Only the search among sorted values takes differences of prefix sums.
+begin the last piece carries running sums of that piece (Welford's updates), which are updated as the end e
+moves right. Only the search among sorted values takes differences of prefix sums.
 
 The other names follow `rbr.reference.projections`: `unit` is price * log b.
 
@@ -15,7 +15,7 @@ from libc.math cimport INFINITY, cos, fabs, log, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
-# rbr.reference has these too; rbr._backend checks them.
+# rbr.reference has these too; rbr._backend checks that they agree.
 cpdef enum Shape:
     CONSTANT, LINEAR, MIXED, INCREASING, DECREASING, LEVELS, FREQUENCY, FREE
 
@@ -122,7 +122,7 @@ def prox_tables(
 def cut_constants(
     const double[::1] u, const double[::1] w, Py_ssize_t limit, int32_t[::1] starts, bint prune
 ):
-    """Cut u into at most `limit` constant pieces by the given search, whatever the size.
+    """Cut u into at most `limit` constant pieces by the pruned or the plain search, whatever the size.
 
     Writes the starts of the pieces to `starts`; returns their number, and how many starts the pruned search
     compared. Not a kernel: `prox_tables` chooses the search itself.

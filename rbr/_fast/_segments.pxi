@@ -54,7 +54,7 @@ cdef void _search_constants(
             break
         entry = (best[e] if priced else before[e]) + p.unit
         if 3 * n_intervals > s.interval_capacity:
-            # Only rounding makes an envelope of parabolas this long. Without pruning the rest is still right.
+            # Only rounding makes an envelope of parabolas this long. Searching on without pruning is still exact.
             prune = False
         if not prune:
             _begin(s, n_slots, e, entry, p.u[e], 0.0)

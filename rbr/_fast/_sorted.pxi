@@ -2,7 +2,7 @@
 
 
 cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """The best of 1, 2, ..., limit constant pieces of sorted values, O(n log n) each; -1: no memory.
+    """The best of 1, 2, ..., limit constant pieces of sorted values, O(n log n) each; -1 if there is no memory.
 
     For sorted values the cost is Monge, so the best start moves right with the end. This search visits pieces
     in any order, so it needs prefix sums: of deviations from the mean, with their rounding errors carried along.

@@ -10,8 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from rbr._backend import kernels
+from rbr._parallel import over_ranges
+from rbr._sizes import LOSSES
 from rbr.losses.roots import root_of_decreasing
-from rbr.losses.sums import BLOCK_ROWS, Rows, RowSums, add_in_order, dot, row_blocks
+from rbr.losses.sums import BLOCK_ROWS, Rows, RowSums, add_in_order, as_vectors, dot, row_blocks, worth
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class Loss:
 
     # What it may define ---------------------------------------------------------------------------------------
 
+    def _kernel(self) -> tuple[str, float, float] | None:
+        """Where the three are compiled: the name of the loss in rbr/_fast/losses.h, and its two parameters."""
+        return None
+
     def _evaluate_block(self, y, z, values, residual, curvature) -> None:
         """Write loss, -dloss/dz and d2loss/dz2 into those of the three arrays that are not None."""
         for out, of_rows in (
@@ -60,7 +67,7 @@ class Loss:
         """Sums over rows from which `minimize_intercept` finds its next c; those of disjoint rows add up."""
         scores = z + c
         residual, curvature = np.empty_like(scores), np.empty_like(scores)
-        self._evaluate_block(y, scores, None, residual, curvature)
+        self.evaluate(y, scores, residual=residual, curvature=curvature)
         return np.array([v @ residual, v @ curvature])
 
     def minimize_intercept(self, sums_at: Callable[..., np.ndarray], start):
@@ -161,18 +168,32 @@ class Loss:
         return self.prepare_of(Rows(y, offset, v))
 
     def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads: int = 1) -> None:
-        """Write loss, -dloss/dz and d2loss/dz2 of each row into those arrays that are given, in one sweep.
+        """Write loss, -dloss/dz and d2loss/dz2 of each row into those arrays that are given.
 
-        The derivatives times v, where it is given. Threads serve the log-loss, which is compiled; NumPy's calls on
-        blocks this short would wait for each other.
+        The derivatives times v, where it is given. Threads serve compiled losses; NumPy's calls on blocks this short
+        would wait for each other.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            compiled = self._kernel()
+            if compiled is not None:
+                for order, out in enumerate((values, residual, curvature)):
+                    if out is not None:
+                        self._run_kernel(compiled, order, y, z, v if order else None, out, n_threads)
+                return
             for rows in row_blocks(y.shape[0]):
                 outs = [None if out is None else out[rows] for out in (values, residual, curvature)]
                 self._evaluate_block(y[rows], z[rows], *outs)
                 for derivative in outs[1:]:
                     if v is not None and derivative is not None:
                         derivative.T[...] *= v[rows]
+
+    @staticmethod
+    def _run_kernel(compiled, order, y, z, v, out, n_threads) -> None:
+        name, a, b = compiled
+        y, z, v = as_vectors(y, z, () if v is None else v)
+        over_ranges(
+            kernels().loss_of_rows, len(y), worth(n_threads, len(y)), LOSSES.index(name), order, a, b, y, z, v, out
+        )
 
     def values(self, y, z, out: np.ndarray | None = None) -> np.ndarray:
         """loss(y_i, z_i) of each row; infinite where it exceeds the largest float."""

@@ -51,19 +51,8 @@ class LogLoss(Loss):
     def inverse_link(self, z):
         return expit(z)
 
-    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads=1):
-        y, z, v = as_vectors(y, z, () if v is None else v)
-        n_threads = worth(n_threads, len(y))
-        for kernel, inputs, out in (
-            (kernels().log_loss_values, (y, z), values),
-            (kernels().log_loss_residual, (y, z, v), residual),
-            (kernels().log_loss_curvature, (z, v), curvature),
-        ):
-            if out is not None:
-                over_ranges(kernel, len(y), n_threads, *inputs, out)
-
-    def _evaluate_block(self, y, z, values, residual, curvature):
-        self.evaluate(y, z, values=values, residual=residual, curvature=curvature)
+    def _kernel(self):
+        return self.name, 0.0, 0.0
 
     def intercept_sums(self, y, z, v, c, n_threads=1):
         """The pulls upwards (rows with y = 1) and downwards, how fast each changes with c, loss, third derivative."""

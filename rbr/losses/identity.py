@@ -41,13 +41,8 @@ class SquaredError(_IdentityLink):
     def curvature_bound(self, y=None, z=None):
         return 1.0
 
-    def _evaluate_block(self, y, z, values, residual, curvature):
-        error = np.subtract(y, z, out=residual)
-        if values is not None:
-            np.multiply(error, error, out=values)
-            values *= 0.5
-        if curvature is not None:
-            curvature[...] = 1.0
+    def _kernel(self):
+        return self.name, 0.0, 0.0
 
     def intercept_sums(self, y, z, v, c):
         error = y - z
@@ -144,18 +139,8 @@ class Huber(_Clipped):
     def curvature_bound(self, y=None, z=None):
         return 1.0
 
-    def _evaluate_block(self, y, z, values, residual, curvature):
-        delta = self._zone()
-        error = y - z
-        clipped = np.clip(error, -delta, delta, out=residual)
-        if curvature is not None:
-            np.equal(clipped, error, out=curvature)
-        if values is not None:
-            # error^2 / 2 inside, delta (|error| - delta / 2) outside: both are clipped * (error - clipped /
-            # 2).
-            np.multiply(clipped, -0.5, out=values)
-            values += error
-            values *= clipped
+    def _kernel(self):
+        return self.name, float(self._zone()), 0.0
 
     def majorized_curvature(self, y, z):
         delta = self._zone()
@@ -223,23 +208,8 @@ class Quantile(_Clipped):
     def curvature_bound(self, y=None, z=None):
         return 0.5 / self._zone()
 
-    def _evaluate_block(self, y, z, values, residual, curvature):
-        h = self._zone()
-        error = y - z
-        if curvature is not None:
-            np.less_equal(np.abs(error), h, out=curvature)
-            curvature *= 0.5 / h
-        if values is None and residual is None:
-            return
-        slope = np.clip(error * (0.5 / h), -0.5, 0.5)
-        residual = np.add(slope, self.level - 0.5, out=residual)
-        if values is not None:
-            # residual * error + h (1/4 - slope^2): the last term vanishes outside the window.
-            np.multiply(residual, error, out=values)
-            slope *= slope
-            slope -= 0.25
-            slope *= h
-            values -= slope
+    def _kernel(self):
+        return self.name, float(self.level), float(self._zone())
 
     def majorized_curvature(self, y, z):
         return 0.5 / np.maximum(np.abs(y - z), self._zone())

@@ -51,22 +51,9 @@ class _LogLink(Loss):
         down = np.ones_like(z) if power == 2 else np.exp((2 - power) * z)
         return up, down
 
-    def _evaluate_block(self, y, z, values, residual, curvature):
+    def _kernel(self):
         power = self._power()
-        up, down = self._terms(y, z)
-        if residual is not None:
-            np.subtract(up, down, out=residual)
-        if curvature is not None:
-            np.multiply(down, 2 - power, out=curvature)
-            if power > 1:
-                curvature += (power - 1) * up
-        if values is not None:
-            np.copyto(values, _integral(down, z, 2 - power))
-            if power == 1:
-                values -= y * z
-            else:
-                with_y = (up - y) / (1 - power) if power > 1.125 else y * np.expm1((1 - power) * z) / (1 - power)
-                values -= np.where(y == 0, 0.0, with_y)
+        return {1.0: "poisson", 2.0: "gamma"}.get(power, "tweedie"), power, 0.0
 
     def intercept_sums(self, y, z, v, c):
         return np.array([weighted_sum(v, term) for term in self._terms(y, z + c)])
@@ -174,11 +161,3 @@ class Tweedie(_LogLink):
         if self.power == 2:
             self._refuse(y, lambda y: y <= 0, "y must be above 0 where power is 2")
         return super()._check_domain(y, used)
-
-
-def _integral(exponential, z, rate):
-    """expm1(rate z) / rate, given exp(rate z); z if the rate is 0."""
-    if rate == 0:
-        return z
-    # For a small rate exp - 1 has lost the digits that the division brings to the front.
-    return (exponential - 1) / rate if rate > 0.125 else np.expm1(rate * z) / rate

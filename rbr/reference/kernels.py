@@ -18,10 +18,8 @@ __all__ = [
     "cut_regular",
     "encode",
     "gram",
-    "log_loss_curvature",
-    "log_loss_residual",
     "log_loss_sums",
-    "log_loss_values",
+    "loss_of_rows",
     "matvec",
     "prox_tables",
     "rmatvec",
@@ -102,20 +100,20 @@ def cross_counts(codes, offsets, features, out_offsets, out, first, last):
     gram(codes, offsets, features, np.ones(codes.shape[1]), out_offsets, out, first, last)
 
 
-def log_loss_values(y, z, out, first, last):
-    """out[i] = the log-loss of row i, first <= i < last, for a label y[i] in {0, 1} and the raw score z[i]."""
-    out[first:last] = losses.log_loss(y[first:last], z[first:last])
-
-
-def log_loss_residual(y, z, v, out, first, last):
-    """out[i] = minus its derivative in the score, times v[i] where there are weights."""
-    out[first:last] = losses.log_loss_residual(y[first:last], z[first:last])
-    out[first:last] *= v[first:last] if len(v) else 1.0
-
-
-def log_loss_curvature(z, v, out, first, last):
-    """out[i] = its second derivative, which does not depend on the label; times v[i] where there are weights."""
-    out[first:last] = losses.log_loss_curvature(z[first:last])
+def loss_of_rows(
+    loss,  # IN  its number in losses.LOSSES
+    order,  # IN  0: the loss; 1: the residual, -dloss/dz; 2: the curvature, d2loss/dz2
+    a,  # IN  its parameters: power (tweedie), delta (huber), level (quantile),
+    b,  #     half-width (quantile); unused ones are ignored
+    y,  # IN  (n_rows,)
+    z,  # IN  (n_rows,): raw scores
+    v,  # IN  (n_rows,): weights, or (0,) for none
+    out,  # OUT (n_rows,), the rows first <= i < last
+    first,
+    last,
+):
+    """out[i] = v[i] times the loss of row i, or a derivative of it."""
+    out[first:last] = losses.DERIVATIVES[losses.LOSSES[loss]][order](y[first:last], z[first:last], a, b)
     out[first:last] *= v[first:last] if len(v) else 1.0
 
 
@@ -130,15 +128,15 @@ def log_loss_sums(
 ):
     """Weighted sums over blocks of ROWS_PER_SUM rows, at the scores z + c.
 
-    Of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the loss; of its third
-    derivative.
+    The six sums are of |residual| where y = 1, and where y = 0; of the curvature where y = 1, and where y = 0; of the
+    loss; and of its third derivative.
     """
     for b in range(first, last):
         rows = slice(b * losses.ROWS_PER_SUM, (b + 1) * losses.ROWS_PER_SUM)
         ones, scores = y[rows], z[rows] + c
         pull = v[rows] * np.abs(losses.log_loss_residual(ones, scores))
-        curvature = v[rows] * losses.log_loss_curvature(scores)
-        loss = v[rows] * losses.log_loss(ones, scores)
+        curvature = v[rows] * losses.log_loss_curvature(ones, scores)
+        loss = v[rows] * losses.log_loss_value(ones, scores)
         third = v[rows] * losses.log_loss_third(scores)
         terms = ones * pull, (1.0 - ones) * pull, ones * curvature, (1.0 - ones) * curvature, loss, third
         out[b] = [term.sum() for term in terms]

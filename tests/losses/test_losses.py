@@ -1,8 +1,9 @@
-"""The losses: derivatives by finite differences, laws (weights are rows, bounds bound), and scikit-learn."""
+"""The losses: derivatives by finite differences, laws (weights as repeated rows, bounds), and scikit-learn."""
 
 import math
 import warnings
 
+import cases_losses
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,12 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 from sklearn import metrics
 
+from rbr import _fast, reference
 from rbr.losses import ALIASES, LOSSES, Loss, Rows, get_loss
 from rbr.losses.roots import LARGEST_INTERCEPT
 from rbr.losses.sums import add_to_scores, robust_scale, weighted_quantile
 
-# Every loss of LOSSES, with parameters at which it is as different from itself as it can be.
+# Every loss in LOSSES, with parameters that cover its range of behaviour.
 PARAMETERS = {
     "squared_error": [{}],
     "log_loss": [{}],
@@ -130,7 +132,7 @@ def test_curvature_is_the_second_derivative(loss, data):
         above, below = (np.ravel(loss.residual(y, z + sign * h * direction)) for sign in (1, -1))
         curvature = np.ravel(loss.curvature(y, z))[k]
         hessian = np.ravel(loss.hessian(y, z)(direction * np.ones_like(z)))
-        # A score of 1e6 has lost 10 digits of h already: y - (z + h) is what limits the identity link.
+        # With y of 1e6, the difference y - (z + h) has lost 10 digits of h; this limits the identity link.
         rounding = 1e-15 * (np.abs(above).max() + np.abs(below).max() + abs(float(y[0])) + np.abs(z).max()) / h
         bound = loss.curvature_bound() or 1.0
         tolerance = 1e-6 * (bound + abs(curvature)) + rounding * max(bound, 1.0)
@@ -156,7 +158,7 @@ def test_settling_is_refitting_the_intercept_adding_it_and_the_value_there(loss)
     c, value = loss.settle_of(Rows(y, z, v, n_threads=2), start)
     assert_allclose(c, expected, rtol=0, atol=1e-12)
     assert value is None or value == pytest.approx(loss.value(y, z + c, v), rel=1e-14)
-    assert value is not None or loss.name != "log_loss"  # whose sums tell
+    assert value is not None or loss.name != "log_loss"  # whose sums give the value
     moved = z.copy()
     add_to_scores(moved, c, n_threads=2)
     assert_allclose(moved, z + c, rtol=0, atol=0)
@@ -327,7 +329,7 @@ def test_intercept_is_the_minimiser(loss, start):
     found = minimize_scalar(lambda c: loss.value(y, z + c, v), bounds=(-30, 30), options={"xatol": 1e-9})
     assert c == pytest.approx(found.x, abs=1e-6)
     assert loss.value(y, z + c, v) <= found.fun * (1 + 1e-15) + 1e-15
-    # To 1e-12: the derivative changes sign within it (up to the rounding of the derivative itself).
+    # Accurate to 1e-12: the derivative changes sign within that distance (up to its own rounding).
     slope = float(v @ loss.curvature(y, z + c))
     assert abs(float(v @ loss.residual(y, z + c))) <= 1e-12 * slope + 1e-15 * float(v @ np.abs(loss.residual(y, z)))
 
@@ -430,7 +432,7 @@ def test_scores_of_a_thousand(loss, z):
     assert not math.isnan(value) and value > -math.inf
     if loss.link != "log":
         assert np.isfinite(value) and np.isfinite(residual).all() and np.isfinite(curvature).all()
-    # The intercept undoes the shift, whatever it takes.
+    # The intercept undoes the shift, however large.
     assert moved <= loss.value(y, 0 * z + loss.constant_start(y, v), v) + 1e-11 * abs(moved)
 
 
@@ -709,3 +711,15 @@ def test_sums_do_not_depend_on_where_the_blocks_end(loss):
     c = loss.refit_intercept(y, z, v, loss.constant_start(y, v))
     score = v @ loss.residual(y, z + c)
     assert_allclose(score, 0.0, atol=1e-14 * (1 + np.abs(loss.residual(y, z)).max()))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("loss", cases_losses.LOSSES)
+def test_kernels_agree_for_every_combination_of_awkward_truths_and_scores(loss, order):
+    truths = np.array([0.0, 1.0] if loss == "log_loss" else cases_losses.TRUTHS)
+    scores = np.array(cases_losses.awkward)
+    y, z = (np.ravel(grid) for grid in np.meshgrid(truths, scores))
+    for a, b in cases_losses.PARAMETERS.get(loss, [(np.nan, np.nan)]):
+        case = cases_losses.row_case(loss, order, a, b, y, z, np.empty(0))
+        case.assert_agree(case.call(_fast.loss_of_rows), case.call(reference.kernels.loss_of_rows))

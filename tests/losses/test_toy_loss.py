@@ -1,4 +1,4 @@
-"""A loss from outside the package: three methods, and all else follows from them."""
+"""A loss added from outside the package: it defines three methods, and everything else follows from them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
