@@ -2,8 +2,8 @@
 
 The compiler directives live here and nowhere else. RBR_DEBUG=1 turns the run-time checks on: bounds,
 initialised views, None. There is no -march=native (a wheel must run on any x86-64 or arm64), no
-fast-math (NaN stays NaN), and -ffp-contract=off, so that arm64 rounds as x86-64 does. -fno-trapping-math:
-nobody reads the flags of floating-point exceptions, and a loop with a comparison works on several rows at a time.
+fast-math (NaN stays NaN), and -ffp-contract=off, so that arm64 rounds as x86-64 does. -fno-trapping-math lets the
+compiler vectorise loops with comparisons; nothing reads the floating-point exception flags.
 """
 
 import os
@@ -31,9 +31,9 @@ if sys.platform == "win32":
 
 
 def last_build(build):
-    """The file that names the last build, release or debug. It is touched only when that changes.
+    """The file that records whether the last build was release or debug. It is written only when that changes.
 
-    Every extension depends on it: a tree that changes over is rebuilt whole, never in part.
+    Every extension depends on it, so switching between the two rebuilds all extensions, never only some.
     """
     note = Path("build/last-build.txt")
     if not note.exists() or note.read_text() != build:
@@ -43,7 +43,7 @@ def last_build(build):
 
 
 def included(path):
-    """The .pxi parts that a .pyx file is made of."""
+    """The .pxi files that a .pyx file includes."""
     return [str(path.parent / name) for name in re.findall(r'^include "(.+)"', path.read_text("utf-8"), re.MULTILINE)]
 
 

@@ -34,7 +34,7 @@ def check_sdist(file: Path) -> None:
 
 
 def check_wheel(file: Path) -> None:
-    """It holds a compiled module for each .pyx file, no sources of them, and the package alone."""
+    """It holds the package and nothing else, with a compiled module for each .pyx file and no Cython or C sources."""
     names = zipfile.ZipFile(file).namelist()
     sources = [name for name in names if name.endswith(SOURCES)]
     check(not sources, f"{file.name} holds {sources}")
@@ -50,7 +50,7 @@ def check_wheel(file: Path) -> None:
 
 
 def check_installed(file: Path) -> None:
-    """Unpacked anywhere, it runs, from its own files."""
+    """The unpacked wheel runs, and from its own files."""
     with tempfile.TemporaryDirectory() as folder:
         zipfile.ZipFile(file).extractall(folder)
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Check what `rbr experiments --quick`, without data, has written into a folder.
+"""Check the output folder of `rbr experiments --quick`, run without data.
 
 python .ci/check_experiments.py FOLDER
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from rbr.experiments.items import ITEMS
 from rbr.experiments.run import VERDICTS
 
-# What must come out even of a quick run: (item, how the claim begins, verdict).
+# The results that even a quick run must give: (item, how the claim begins, verdict).
 CERTAIN = (
     (1, "Income against age has a hump", "yes"),
     (2, "With n = 2000 and p = 100 the learned tables follow", "yes"),
@@ -57,7 +57,7 @@ def read_claims(page: str) -> list[tuple[int, str, str]]:
 
 
 def check_claims(claims: list[tuple[int, str, str]]) -> None:
-    """Every item has a row, every verdict is one of the four, and what is certain has come out."""
+    """Every item has a row, every verdict is one of the four, and the claims in CERTAIN have theirs."""
     for number, text, verdict in claims:
         check(verdict in VERDICTS, f"item {number}, {text!r}: the verdict is {verdict!r}")
         check((verdict == "not run") <= (number in NEED_DATA), f"item {number}, {text!r}, was not run")

@@ -1,8 +1,8 @@
-"""The rooms of the house: no source file is too long, and no package imports one that stands below it.
+"""Check the layout of the package: no source file is too long, and no package imports one that is below it in ORDER.
 
     python .ci/check_layout.py
 
-Prints what is wrong, a line each, and exits with 1 if anything is.
+Prints one line per violation, and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "rbr"
 MAX_LINES = 600
 
-# From the top down, as in docs/design.md: a package may import those above it. Packages of one line do not know one
-# another.
+# From the top down, as in docs/design.md: a package may import those above it. Packages on the same line do not import
+# one another.
 ORDER = (
     ("_arguments", "_checks", "_options", "_parallel", "_ragged", "_sizes", "_text"),
     ("reference", "_fast"),
@@ -37,12 +37,13 @@ ORDER = (
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
-# Methods that hand on to a room below, which is imported when they are called; and what the reference is for.
+# Exceptions: two calls into a package further down, imported at the time of the call, and the choice of the reference
+# as a backend.
 ALLOWED = {("model/additive.py", "plotting"), ("experiments/__main__.py", "cli"), ("_backend.py", "reference")}
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, package) of everything of rbr that a module imports, but for what only type checkers read."""
+    """(line, package) of every import of rbr in a module, except those under `if TYPE_CHECKING`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     ignored = {
         id(node)

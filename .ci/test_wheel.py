@@ -3,7 +3,7 @@
 python .ci/test_wheel.py PROJECT
 
 PROJECT is an unpacked source distribution. Run it with the Python in whose environment the wheel is installed, from a
-folder that holds no rbr. What the tests require is installed too, from wheels alone.
+folder that holds no rbr. The requirements of the tests are installed too, from wheels only.
 """
 
 import os

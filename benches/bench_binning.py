@@ -1,8 +1,8 @@
 """Binning 10^6 x 20 numbers against scikit-learn's KBinsDiscretizer and HistGradientBoosting's binner.
 
-`python benches/bench_binning.py` prints the table; the contestants take turns and each counts with its best
-time, so that a busy moment of the machine hits all of them. `pytest benches/bench_binning.py
---benchmark-only -n 0` gives the figures of pytest-benchmark.
+`python benches/bench_binning.py` prints the table. The contestants take turns and the best time of each is reported, so
+that a busy moment of the machine affects all of them alike. `pytest benches/bench_binning.py --benchmark-only -n 0`
+times the same calls with pytest-benchmark.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fitters():
 
 
 def codes(fitted, X):
-    """What is timed: from numbers to codes. (A BinnedMatrix also counts the rows in each bin.)"""
+    """The part that is timed: from numbers to codes. (A BinnedMatrix also counts the rows in each bin.)"""
     return fitted._codes(X) if isinstance(fitted, Binner) else fitted.transform(X)
 
 

@@ -2,8 +2,8 @@
 
     python benches/bench_embedding.py [--repeats 5]
 
-CPU time, the best of the repeats: a fit; a transform of dense rows in float64 and in float32, of sparse rows (1%
-non-zero), of a single row. A ratio above 1 says that rbr was faster. The last column is the size of a pickle,
+CPU time, the best of the repeats, of a fit and of transforms: dense rows in float64 and in float32, sparse rows (1%
+non-zero), a single row. A ratio above 1 means that rbr was faster. The last column is the ratio of pickle sizes,
 scikit-learn's over rbr's.
 """
 
@@ -54,7 +54,7 @@ def main():
             fit = best_cpu_time(lambda: embedding.fit(dense[:2]), repeats)
             times = []
             for table in tables:
-                embedding.fit(table[:1])  # in the dtype of the table
+                embedding.fit(table[:1])  # so that the embedding has the dtype of the table
                 times.append(best_cpu_time(lambda table=table: embedding.transform(table), repeats))
             return np.array([fit, *times, len(pickle.dumps(embedding))])
 

@@ -2,7 +2,7 @@
 
     python benches/bench_matrix.py [--rows 1000000] [--features 50] [--bins 40] [--repeats 15]
 
-prints one table: all contenders in turn, the least of the repeats for each, so that ratios come from one run.
+prints one table. The contenders take turns and the minimum of the repeats counts, so that ratios come from one run.
 `pytest benches/bench_matrix.py -o addopts=` times the same calls with pytest-benchmark.
 """
 
@@ -31,7 +31,7 @@ N_ROWS, N_FEATURES, N_BINS = 1_000_000, 50, 40
 
 @cache
 def contenders(n_rows: int, n_features: int, n_bins: int) -> dict:
-    """For each name: X @ f and X.T @ r without arguments, and the bytes that hold X."""
+    """For each name: functions without arguments for X @ f and X.T @ r, and the bytes that hold X."""
     rng = np.random.default_rng(0)
     codes = rng.integers(0, n_bins, (n_features, n_rows), dtype=np.uint8 if n_bins <= 256 else np.uint16)
     f, r = rng.normal(size=n_features * n_bins), rng.normal(size=n_rows)
@@ -72,7 +72,7 @@ def test_product(benchmark, name, product):
 
 
 def least_times(calls: dict, n_repeats: int) -> dict:
-    """The least time of each call, all called in turn."""
+    """The minimum time of each call, with all calls taking turns."""
     least = dict.fromkeys(calls, float("inf"))
     for _ in range(n_repeats):
         for key, call in calls.items():

@@ -2,8 +2,8 @@
 
     python benches/bench_predict.py [--rows 1000000] [--threads 1] [--repeats 5]
 
-All models learn the same planted binary target on 20 features. Timed are the probabilities of a float64 array, best of
-the repeats, each library on the same number of threads; and of a single row.
+All models learn the same planted binary target on 20 features. Timed are the predicted probabilities of a float64 array
+and of a single row: the best of the repeats, with each library on the same number of threads.
 """
 
 from __future__ import annotations

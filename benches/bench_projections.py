@@ -1,10 +1,10 @@
-"""P_L: the pruned search against ruptures' KernelCPD and the plain O(k b^2) loop, and the other shapes.
+"""P_L: the pruned search against ruptures' KernelCPD and the plain O(k b^2) loop; then the other shapes.
 
     python benches/bench_projections.py                             # one table, ratios in one run
     pytest benches/bench_projections.py --benchmark-only -n 0       # pytest-benchmark's own table
 
-One thread. Rivals are timed in turns, so that a busy moment hits all of them, and the minimum counts. In a
-fit all tables go to the kernel in one call; ratios are to a call per table, as the others are called.
+One thread. Rivals take turns, so that a busy moment affects all of them alike, and the minimum is reported. In a fit
+all tables go to the kernel in one call; the ratios use one call per table, since the others are called that way.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Batch:
 
 
 def minima(rivals, n_rounds):
-    """Seconds of the fastest call of each, called in turns."""
+    """Seconds of the fastest call of each rival, with the rivals taking turns."""
     best = dict.fromkeys(rivals, np.inf)
     for _ in range(n_rounds):
         for name, call in rivals.items():

@@ -1,10 +1,10 @@
-"""Threads on a busy machine: a fit on one and on two threads while every core has other work, beside two peers.
+"""Threads on a busy machine: fits of rbr and two peers on one and on two threads while every core has other work.
 
     python benches/busy.py [--rows 300000] [--columns 50] [--repeats 5] [--peers rbr lightgbm xgboost]
 
-One process per core does nothing but multiply. In each round every fit runs once in a process of its own, idle rounds
-first, then busy ones; the median of the repeats counts, since the least of them tells of a lucky moment. To hold: on
-the busy machine rbr's fit on two threads takes at most 1.2 times as long as on one.
+The load is one process per core that only multiplies. In each round every fit runs once in its own process, idle rounds
+first, then busy ones. The median of the repeats is reported, since the minimum may come from a quiet moment.
+Requirement: on the busy machine rbr's fit on two threads takes at most 1.2 times as long as on one.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def fit(peer: str, threads: int, n_rows: int, n_columns: int) -> float:
     return time.perf_counter() - start
 
 
-def work_while_it_lives(parent: int) -> None:
-    """Nothing but arithmetic, for as long as the process that asked for it lives."""
+def burn_cpu_until_exit(parent: int) -> None:
+    """Do arithmetic for as long as the parent process lives."""
     x = 1.0
     while os.getppid() == parent:
         for _ in range(1_000_000):
@@ -81,7 +81,7 @@ def main() -> None:
         context = multiprocessing.get_context("spawn")
         n_others = (os.cpu_count() or 1) if busy else 0
         others = [
-            context.Process(target=work_while_it_lives, args=(os.getpid(),), daemon=True) for _ in range(n_others)
+            context.Process(target=burn_cpu_until_exit, args=(os.getpid(),), daemon=True) for _ in range(n_others)
         ]
         for other in others:
             other.start()

@@ -5,7 +5,7 @@
 
 Tables: Adult and HR (from FOLDER), random samples of them, scikit-learn's breast cancer and diabetes, Friedman's
 function, and planted curves. Splits 80/20 (stratified for classes), seeds 0, 1, …; AUC for classes, R^2 for numbers.
-Every column changes one thing from the default. An Explainable Boosting Machine without pairs stands beside if it is
+Every column changes one thing from the default. An Explainable Boosting Machine without pairs is added if it is
 installed. A cell holds the mean score, its standard error, the pieces of the model and the CPU seconds of a fit.
 """
 
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def tables(data: str | None, first_seed: int = 0) -> dict:
-    """name -> (X, y, is it classes)."""
+    """name -> (X, y, whether y holds classes)."""
     found = {}
     adult, hr = load_adult(path=data), load_hr(path=data)
     found["Adult"] = adult.data, adult.target, True

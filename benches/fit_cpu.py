@@ -1,11 +1,11 @@
-"""CPU seconds on Adult: rbr's default fit beside LightGBM's and an Explainable Boosting Machine's, warm and cold.
+"""CPU seconds on Adult: rbr's default fit against LightGBM's and an Explainable Boosting Machine's, warm and cold.
 
     python benches/fit_cpu.py --data FOLDER [--repeats 5] [--peers rbr lightgbm ebm]
 
-Warm: the fit alone, in this process, the contenders taking turns. Cold: a fresh process imports the library and fits;
-the frame is read before the clock starts, and what pandas and NumPy take to import does not count. The least of the
-repeats counts (one for the Explainable Boosting Machine, which has 4 outer bags and no pairs). To hold: rbr's fit takes
-less than LightGBM's. A peer that is not installed is left out.
+Warm: the fit alone, in this process, with the contenders taking turns. Cold: a fresh process imports the library and
+fits; the frame is read before the clock starts, so that importing pandas and NumPy is not counted. The minimum of the
+repeats is reported (one for the Explainable Boosting Machine, which has 4 outer bags and no pairs). Requirement: rbr's
+fit takes less than LightGBM's. A peer that is not installed is left out.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def fit_ebm(X, y):
     ExplainableBoostingClassifier(interactions=0, outer_bags=4, n_jobs=1).fit(X, y)
 
 
-# name: (what it is called, its package, its fit, repeats or None for as many as asked)
+# name: (label, package, fit, number of repeats or None for --repeats)
 CONTENDERS = {
     "rbr": ("rbr, default", "rbr", fit_rbr, None),
     "lightgbm": ("LightGBM, default, one thread", "lightgbm", fit_lightgbm, None),

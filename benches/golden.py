@@ -1,12 +1,12 @@
-"""Golden fits: what a set of fits finds and costs, kept to be compared with what the code finds later.
+"""Golden fits: records what a set of fits finds and costs, to compare it with later versions of the code.
 
     python benches/golden.py --record before.json --data FOLDER     # before a change
     python benches/golden.py --compare before.json --data FOLDER    # after it
 
 A fit is recorded as its tables, used features, objective (mean loss + ridge + jump cost), iterations, passes over the
-codes and CPU seconds (the least of --repeats). The comparison prints one line per fit and exits with 1 where the
-objective rose by more than 1e-9 of itself, more passes were made, or CPU seconds rose by more than a tenth (of fits
-that take at least 0.05 s). Planted tables need no data; FOLDER holds adult.csv.gz, hr.csv.gz and the folder tables/.
+codes and CPU seconds (the minimum of --repeats). The comparison prints one line per fit and exits with 1 if any
+objective rose by more than 1e-9 of itself, any fit made more passes, or CPU seconds rose by more than a tenth (in a fit
+that takes more than 0.05 s). Planted tables need no data; FOLDER holds adult.csv.gz, hr.csv.gz and the folder tables/.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TABLES = (
 
 
 def planted(n_rows, n_features, loss, *, seed=0, n_informative=6, noise=0.5):
-    """Planted columns and a target of the loss's own kind."""
+    """Planted columns and a target of the kind that the loss expects."""
     data = make_planted(n_rows, n_features, n_informative=n_informative, random_state=seed)
     rng = np.random.default_rng(seed + 1)
     z = (data.y - data.y.mean()) / data.y.std()
@@ -58,8 +58,8 @@ def planted(n_rows, n_features, loss, *, seed=0, n_informative=6, noise=0.5):
     return data.X, y
 
 
-def untidy(n_rows, loss, seed=0):
-    """Ties, missing values, a category, weights and an offset, in a frame."""
+def mixed_frame(n_rows, loss, seed=0):
+    """A frame with ties, missing values and a category; the target; weights and an offset."""
     import pandas as pd
 
     rng = np.random.default_rng(seed)
@@ -116,10 +116,10 @@ def planted_cases():
 
     def add_untidy(n_rows, loss):
         def run():
-            X, y, rows = untidy(n_rows, loss)
+            X, y, rows = mixed_frame(n_rows, loss)
             return fit(X, y, loss, rows=rows)
 
-        cases[f"untidy {n_rows} rows, {loss}"] = run
+        cases[f"mixed_frame {n_rows} rows, {loss}"] = run
 
     for loss in ("squared_error", "log_loss", "poisson", "huber"):
         add_untidy(3000, loss)
@@ -142,7 +142,7 @@ def planted_cases():
 
 
 def real_cases(folder: Path):
-    """Single fits of the estimators' defaults on Adult, HR and ten tables."""
+    """Fits of the estimators' defaults, without bags, on Adult, HR and ten tables."""
     import pandas as pd
 
     def adult():
@@ -175,7 +175,7 @@ def real_cases(folder: Path):
 
 
 def measured(run, repeats: int) -> dict:
-    """What a fit found, and the least CPU time of a few fits."""
+    """What a fit found, and its minimum CPU time over the repeats."""
     seconds = np.inf
     for _ in range(repeats):
         start = time.process_time()
@@ -206,7 +206,7 @@ def measured(run, repeats: int) -> dict:
 
 
 def compare(name: str, old: dict, new: dict) -> bool:
-    """Print one line; whether the new fit is no worse."""
+    """Print one line, and return whether the new fit is no worse."""
     rise = (new["objective"] - old["objective"]) / max(abs(old["objective"]), 1e-300)
     is_same = old["support"] == new["support"] and len(old["f"]) == len(new["f"])
     largest = float(np.abs(np.asarray(old["f"]) - np.asarray(new["f"])).max(initial=0.0)) if is_same else np.inf

@@ -1,14 +1,14 @@
 """What each number that steers a fit is worth: every field of `SolverOptions` halved and doubled.
 
     python benches/options.py --data FOLDER           # all options, planted and real tables
-    python benches/options.py --only least_gain stale # some of them
+    python benches/options.py --only least_gain usual_gain_ratio # some of them
 
 For each option the fits below run with the default, half of it and twice as much, all at the dispersion that the
 default estimates, so that they minimise the same. A line shows the largest change over the fits of the objective
 (relative; positive is worse), and how passes over the codes and CPU seconds change in all. An option without any effect
-on any fit is dead weight and should go. The dispersion's own options are judged by the change of the estimate. Bags,
-cut refinement and what is measured of a finished model are not reached by these single fits; their options are left
-out.
+on any fit is dead weight and should go. The dispersion's own options are judged by the change of the estimate, those
+of bags by the mean loss on rows that were held out, for bagged fits of small tables. Options of cut refinement and of
+what is measured of a finished model are left out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ import sys
 import time
 import warnings
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
-from golden import TABLES, planted, untidy
+from golden import TABLES, mixed_frame, planted
 
 import rbr
+import rbr.losses
 from rbr.datasets import load_adult
+from rbr.estimators import base
 
 # Sizes that decide which way a fit goes are reached from both sides by these.
 PLANTED = (
@@ -40,6 +44,7 @@ PLANTED = (
 )
 
 
+OF_BAGS = ("bag_share", "projection_price", "bag_alpha", "bag_tol", "bag_iterations", "bags_for_all_ways", "ways_kept")
 OF_DISPERSION = ("representative_rows", "dispersion_settled", "dispersion_rounds")
 
 
@@ -63,24 +68,56 @@ def cases(folder: Path | None):
 
     for n_rows, n_features, loss in PLANTED:
         add(f"{n_rows} x {n_features} {loss}", *planted(n_rows, n_features, loss), loss)
-    X, y, rows = untidy(60_000, "log_loss")
-    add("untidy 60000", X, y, "log_loss", **rows)
+    X, y, rows = mixed_frame(60_000, "log_loss")
+    add("mixed_frame 60000", X, y, "log_loss", **rows)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 10))
     add("rare 20000", X, (rng.random(20_000) < 0.01 * np.exp(X[:, 0] + (X[:, 1] > 0))).astype(float), "log_loss")
     if folder is not None:
-        import pandas as pd
-
         table = load_adult(folder)
         add("Adult", table.data, table.target, "log_loss")
-        entries = {entry["name"]: entry for entry in json.loads((folder / "tables" / "MANIFEST.json").read_text())}
-        for name in TABLES:
-            entry = entries[name]
-            if entry["task"] != "regression" or entry["rows"] > 20_000:
-                continue
-            frame = pd.read_csv(folder / "tables" / entry["file"], dtype={c: "string" for c in entry["categorical"]})
-            add(name, frame.drop(columns=entry["target"]), frame[entry["target"]], "squared_error")
+    for name, X, y in real_tables(folder, 20_000):
+        add(name, X, y, "squared_error")
     return found
+
+
+def bagged_cases(folder: Path | None):
+    """Name -> a function of the options that fits half of the rows with bags; its loss on the others, and no passes."""
+    found = {}
+
+    def add(name, X, y, loss):
+        fitted_on, held_out = np.arange(0, len(y), 2), np.arange(1, len(y), 2)
+        rows = (lambda at: X.iloc[at]) if hasattr(X, "iloc") else (lambda at: X[at])
+        y = np.asarray(y)
+
+        def run(options, _):
+            estimator = rbr.RBRClassifier() if loss == "log_loss" else rbr.RBRRegressor(loss=loss)
+            # Estimators have no parameter for options: they are not meant to be tuned.
+            with mock.patch.object(base, "make_objective", partial(base.make_objective, options=options)):
+                estimator.fit(rows(fitted_on), y[fitted_on])
+            objective = rbr.losses.get_loss(loss)
+            z = estimator.model_.decision_function(rows(held_out))
+            return float(objective.values(objective.validate(y[held_out]), z).mean()), 1.0
+
+        found[name] = run
+
+    for n_rows, n_features, loss in ((600, 10, "squared_error"), (2000, 20, "log_loss"), (1500, 10, "poisson")):
+        add(f"bags {n_rows} x {n_features} {loss}", *planted(n_rows, n_features, loss), loss)
+    for name, X, y in real_tables(folder, 6000):
+        add(f"bags {name}", X, y, "squared_error")
+    return found
+
+
+def real_tables(folder: Path | None, most_rows: int):
+    """(name, X, y) of the tables with a numeric target and few rows."""
+    if folder is None:
+        return
+    import pandas as pd
+
+    for entry in json.loads((folder / "tables" / "MANIFEST.json").read_text()):
+        if entry["name"] in TABLES and entry["task"] == "regression" and entry["rows"] <= most_rows:
+            frame = pd.read_csv(folder / "tables" / entry["file"], dtype={c: "string" for c in entry["categorical"]})
+            yield entry["name"], frame.drop(columns=entry["target"]), frame[entry["target"]]
 
 
 def measured(run, options, option: str) -> tuple[float, float, float]:
@@ -104,16 +141,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="folder with Adult and tables/")
     names = [field.name for field in fields(rbr.SolverOptions)]
-    parser.add_argument("--only", nargs="+", default=names[: names.index("bag_share")])
+    parser.add_argument("--only", nargs="+", default=names[: names.index("refinement_rounds")])
     parser.add_argument("--fits", default="", help="part of the names of the fits to run")
     parser.add_argument("--factors", nargs="+", type=float, default=[0.5, 2.0], help="0 shows what an option is for")
     arguments = parser.parse_args()
-    runs = {name: run for name, run in cases(arguments.data).items() if arguments.fits in name}
+    reached = {"fits": cases, "bags": bagged_cases}
+    runs_of = {}
     print("| option | default | factor | largest change of the objective | in | passes | CPU |")
     print("|---|---|---|---|---|---|---|")
     bases = {}
     for option in arguments.only:
-        kind = option in OF_DISPERSION
+        kind = "bags" if option in OF_BAGS else "dispersion" if option in OF_DISPERSION else "fits"
+        source = "bags" if kind == "bags" else "fits"
+        if source not in runs_of:
+            found = reached[source](arguments.data)
+            runs_of[source] = {name: run for name, run in found.items() if arguments.fits in name}
+        runs = runs_of[source]
         if kind not in bases:
             bases[kind] = {name: measured(run, rbr.SolverOptions(), option) for name, run in runs.items()}
         base = bases[kind]

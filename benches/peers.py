@@ -2,13 +2,14 @@
 
     python benches/peers.py [--sizes 10000x20 ...] [--peers rbr ...] [--repeats 3] [--jobs 2] [--out FOLDER] [--quick]
 
-Every fit runs in a process of its own on data that are already in memory (the widest: in a memory-mapped file), the
-peers take turns, and each counts with the least of its repeats. Peak memory is the largest resident size during the
-fit less the one when the input was there; of memory-mapped input its anonymous part alone. Ten functions of equal
-variance are planted among the columns; the noise is given with each size. FOLDER gets peers.json, peers.md and
-peers.png. A peer that is not installed is left out with a note, one that takes more than --limit seconds or --memory
-gigabytes is said to. An Explainable Boosting Machine that would take longer than the limit, by the power law through
-its seconds at 10^4 and 10^5 rows of the same columns in the same run, is not run: its entry is that law's, and marked.
+Every fit runs in its own process on data that are already in memory (the widest: in a memory-mapped file). The peers
+take turns, and the minimum of the repeats is reported. Peak memory is the largest resident size during the fit minus
+the resident size once the input is loaded; for memory-mapped input only anonymous memory counts. Ten functions of equal
+variance are planted among the columns; the noise is given with each size. FOLDER receives peers.json, peers.md and
+peers.png. A peer that is not installed is left out with a note, and one that takes more than --limit seconds or
+--memory gigabytes is reported as such. An Explainable Boosting Machine is not run if it would take longer than the
+limit by the power law through its seconds at 10^4 and 10^5 rows of the same columns in the same run: its entry is then
+the extrapolated time, and marked as such.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WIDE_LIMITS = {"max_bins": 16, "max_segments": 4, "max_features": 10}
 
 @dataclass(frozen=True)
 class Size:
-    """A planted table: how it is drawn, and the limits that the fit "rbr, limits" has."""
+    """A planted table: how it is drawn, and the limits that the fit "rbr, limits" uses."""
 
     n_rows: int
     n_features: int
@@ -81,7 +82,7 @@ QUICK = ("300x12", "200x500")
 
 
 def draw(size: Size, folder: Path) -> None:
-    """Write X, y, X_test, y_test and support of a planted table, some columns at a time."""
+    """Write X, y, X_test, y_test and support of a planted table, some rows at a time."""
     from rbr.datasets import PlantedFunction
 
     rng = np.random.default_rng([size.n_rows, size.n_features])
@@ -100,7 +101,7 @@ def draw(size: Size, folder: Path) -> None:
     signal = np.zeros(n_all)
     first = 0
     for array in arrays.values():
-        # A wide table is written by columns, a tall one by rows: chunks of one or the other fit in memory.
+        # As many rows at a time as fit in memory.
         step = max(1, ENTRIES_PER_CHUNK // size.n_features)
         for a in range(0, len(array), step):
             rows = slice(a, min(a + step, len(array)))
@@ -166,7 +167,7 @@ def fit_ebm(X, y, size: Size, jobs: int):
 
 
 class Binned:
-    """A linear model of indicators of quantile bins, made by a given function of a binned table."""
+    """A linear model on indicators of quantile bins; `fit` makes it from the binned table."""
 
     def __init__(self, X, y, encode: str, fit: Callable):
         from sklearn.preprocessing import KBinsDiscretizer
@@ -222,7 +223,7 @@ def top(importances) -> np.ndarray:
     return np.argsort(-np.asarray(importances), kind="stable")[:N_TRUE]
 
 
-# name: (what it is called in the table, the module it needs, which is imported before the clock starts, its fit)
+# name: (label in the table, module to import before the clock starts, fit)
 PEERS: dict[str, tuple[str, str, Callable]] = {
     "rbr": ("rbr, defaults", "rbr.estimators", lambda *args: fit_rbr(*args, limits=False)),
     "rbr-limits": ("rbr, limits", "rbr.estimators", lambda *args: fit_rbr(*args, limits=True)),
@@ -250,9 +251,9 @@ def resident(field: str) -> float:
 
 
 class Peak:
-    """The largest resident size while it is open, less the one when it was opened.
+    """Context manager that measures the largest resident size within it, minus the resident size on entry.
 
-    The system keeps it, where it can be told to begin anew; else a thread looks, which takes its time from the fit's.
+    The kernel's own peak (VmHWM) is used where it can be reset; otherwise a thread polls, at some cost to the fit.
     """
 
     def __init__(self, mapped: bool):
@@ -263,7 +264,7 @@ class Peak:
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
         try:
-            Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
+            Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
             self.watches = self.field != "VmRSS"
         except OSError:
             self.watches = True
@@ -285,7 +286,7 @@ class Peak:
 
 
 def fit_one(size: Size, peer: str, jobs: int, folder: Path, memory: float) -> dict:
-    """The measured facts of one fit; called in a fresh process."""
+    """The measurements of one fit; called in a fresh process."""
     if sys.platform.startswith("linux") and memory:
         import resource
 
@@ -326,7 +327,7 @@ def held_out_score(model, X, y, task: str) -> float:
 
 
 def in_own_process(size: Size, peer: str, options, folder: Path) -> dict:
-    """`fit_one` in a child, or a note of what went wrong."""
+    """`fit_one` in a child process, or a note of what went wrong."""
     threads = str(options.jobs)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     env |= {name: threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
@@ -346,7 +347,7 @@ def in_own_process(size: Size, peer: str, options, folder: Path) -> dict:
 
 
 def extrapolated(size: Size, results: dict, limit: float) -> float | None:
-    """Seconds by the power law through 10^4 and 10^5 rows of the same columns, if they exceed the limit."""
+    """Seconds by the power law through 10^4 and 10^5 rows of the same columns, or None if within the limit."""
     known = {n: results.get(f"{n}x{size.n_features}", {}).get("ebm", {}).get("seconds") for n in (10**4, 10**5)}
     if size.n_rows <= 10**5 or None in known.values():
         return None
@@ -378,7 +379,7 @@ def run(options) -> tuple[dict, list[str]]:
                             facts[peer] = {"seconds": seconds, "extrapolated": True}
                     known = facts.get(peer, {})
                     if known.get("extrapolated") or "note" in known or (repeat and known["seconds"] > options.once):
-                        continue  # what failed fails again; what takes minutes is run once
+                        continue  # a fit that failed would fail again, and one that takes minutes is run once
                     new = in_own_process(size, peer, options, Path(folder))
                     new["repeats"] = known.get("repeats", 0) + 1
                     if not known or new.get("seconds", np.inf) < known["seconds"]:

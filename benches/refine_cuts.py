@@ -1,11 +1,11 @@
-"""Does cut refinement pay? Test scores with and without it, on real and planted tables.
+"""Does cut refinement help? Test scores with and without it, on real and planted tables.
 
     python benches/refine_cuts.py [--data FOLDER] [--splits 5]
 
-FOLDER holds adult.csv.gz and hr.csv.gz (default: as rbr.datasets looks for them). Each split trains on a random 80% of
-the rows and scores the rest: AUC of classes, R^2 of numbers. "gain" is the mean of refined - plain over the splits,
-with its standard error; "training loss" is refined against plain; "CPU" is the time of the
-refined fits over that of the plain ones.
+FOLDER holds adult.csv.gz and hr.csv.gz (default: where rbr.datasets looks for them). Each split trains on a random 80%
+of the rows and scores the rest: AUC for classes, R^2 for numbers. "gain" is the mean of refined - plain over the
+splits, with its standard error; "training loss" compares refined with plain; "CPU" is the time of the refined fits
+divided by that of the plain ones.
 """
 
 from __future__ import annotations

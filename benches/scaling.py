@@ -4,7 +4,7 @@
 
 Planted data, two classes, noise sd half the signal's. A fit is `Binner.fit_transform` and `rbr.solve` with the
 estimators' shapes and jump cost, no bags; a pass is one reading of all codes (`Solution.history`). The exponent is the
-slope of log seconds over log of what varies, by least squares. CPU seconds, the least of the repeats.
+least-squares slope of log seconds against the log of what varies. Times are CPU seconds, the minimum of the repeats.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benches/solver.py [--instances 20] [--data FOLDER]
 
-prints four tables and writes them to the section "Solver" of benches/RESULTS.md. FOLDER holds adult.csv.gz; without it
-the folder that RBR_DATA names, or a download, serves (see rbr.datasets.load_adult).
+prints four tables and writes them to the section "Solver" of benches/RESULTS.md. FOLDER holds adult.csv.gz; by default
+it is the folder that RBR_DATA names, or the file is downloaded (see rbr.datasets.load_adult).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def adult(folder: str | None) -> str:
         start = time.perf_counter()
         s = rbr.solve(B, data.target, **problem, **options)
         seconds = time.perf_counter() - start
-        # Gradients over the used features only count like the others.
+        # Gradients over just the used features count like full ones.
         work = s.work.gradients, s.work.newton_steps
         lines.append([name, f"{s.loss:.6f}", str(s.converged), *map(str, work), str(sum(work)), f"{seconds:.2f}"])
         return s.loss
@@ -177,10 +177,10 @@ def selection(n_instances: int) -> str:
             data = make_planted(1000, N_FEATURES, N_INFORMATIVE, **options)
             B = rbr.Binner(max_bins=32).fit(data.X).transform(data.X)
             s = rbr.solve(B, data.y)
-            hits += as_asked(s.support, data)
+            hits += meets_target(s.support, data)
             complete += found(s.support, data) == 1
             true_phi = (data.y - data.signal).var()
-            with_true_phi += as_asked(rbr.solve(B, data.y, dispersion=true_phi).support, data)
+            with_true_phi += meets_target(rbr.solve(B, data.y, dispersion=true_phi).support, data)
             by_oracle += oracle_finds_the_weakest(data)
             sizes.append(len(s.support))
             parts = [f(data.X[:, j]).var() for j, f in zip(data.support, data.functions, strict=True)]
@@ -219,12 +219,12 @@ def selection(n_instances: int) -> str:
     )
 
 
-def as_asked(support, data) -> bool:
+def meets_target(support, data) -> bool:
     return found(support, data) == 1 and 9 <= len(support) <= 12
 
 
 def oracle_finds_the_weakest(data) -> bool:
-    """Whether the least gain of a true function, all else known, exceeds the third largest of a noise feature."""
+    """Whether the least gain of a true function, given the others, exceeds the third largest of a noise feature."""
     noise = data.y - data.signal
     noise = noise - noise.mean()
 

@@ -1,10 +1,10 @@
-"""Do bags pay on wide tables?  Held-out score, true features found and CPU seconds with and without them.
+"""Do bags help on wide tables? Held-out score, true features found and CPU seconds with and without them.
 
     python benches/wide_bags.py [--seeds 3] [--rows 300 900] [--ratios 0.1 1 5 20] [--max-bins 255]
 
 Planted data of ten equally strong functions, noise sd 0.5 and 1 times the signal's, regression and two classes; the
-estimators' defaults but for n_bags (and max_bins, if asked). The rule, fixed before the run: bags are on by default at
-a ratio of columns to rows only if the mean held-out score over all cases of that ratio is higher with them than
+estimators' defaults except for n_bags (and max_bins, if given). The rule, fixed before the run: bags are on by default
+at a ratio of columns to rows only if the mean held-out score over all cases of that ratio is higher with them than
 without.
 """
 

@@ -31,13 +31,14 @@ _HOMES = {
     "objective": "rbr.objective",
     "plotting": "rbr.plotting",
     "reference": "rbr.reference",
+    "shapes": "rbr.shapes",
     "show_versions": "rbr._show_versions",
     "solve": "rbr.solvers",
     "theory": "rbr.theory",
     "use_backend": "rbr._backend",
 }
 
-if TYPE_CHECKING:  # the same names once more, for tools that read the code without running it
+if TYPE_CHECKING:  # the same names again, for tools that read the code without running it
     from rbr import baselines as baselines
     from rbr import cli as cli
     from rbr import datasets as datasets
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # the same names once more, for tools that read the code with
     from rbr import objective as objective
     from rbr import plotting as plotting
     from rbr import reference as reference
+    from rbr import shapes as shapes
     from rbr import theory as theory
     from rbr._backend import use_backend as use_backend
     from rbr._options import SolverOptions as SolverOptions
@@ -85,7 +87,7 @@ def __dir__() -> list[str]:
 
 
 def _installed_version() -> str:
-    """The version that was installed; a tree that was only built in place has none."""
+    """The installed version; a source tree that was only built in place has none."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

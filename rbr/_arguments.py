@@ -1,4 +1,4 @@
-"""Types of arguments of the command line."""
+"""Argument types for the command line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checks at the gates: an argument becomes the array a kernel relies on, or an error that names it.
+"""Argument checks: they return the array or number that a kernel relies on, or raise an error that names the argument.
 
-Kernels validate nothing, so whatever reaches them has passed through here.
+Kernels validate nothing, so every argument that reaches them is checked here first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_nonnegative(values, length: int, name: str) -> np.ndarray:
 
 
 def check_sample_weight(values, n_rows: int) -> np.ndarray:
-    """`values`, or one number for all rows, as weights of rows: not all zero."""
+    """`values`, or one number for all rows, as row weights of which at least one is positive."""
     try:
         given = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -54,7 +54,7 @@ def check_int(value, name: str, low: int, high: int | None = None) -> int:
 
 
 def check_real(value, name: str, low: float, *, strict: bool = False) -> float:
-    """`value` as a finite float that is at least (strict: above) low."""
+    """`value` as a finite float that is at least low, or above it if strict."""
     if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} is {value!r}; it must be a number")
     # NumPy's stubs do not know the numbers module.

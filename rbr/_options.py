@@ -20,17 +20,17 @@ class SolverOptions:
     >>> from rbr import SolverOptions
     >>> SolverOptions(first_features=8).first_features
     8
-    >>> SolverOptions(stale=-1.0)
+    >>> SolverOptions(usual_gain_ratio=-1.0)
     Traceback (most recent call last):
         ...
-    ValueError: stale is -1.0; it must be a number of at least 0
+    ValueError: usual_gain_ratio is -1.0; it must be a number of at least 0
     """
 
     # Proposing. At the start every table can explain much of y alone: let few in at first, then twice as many as there
     # are.
     first_features: int = 4
     # Above this ratio of residual to noise dispersion, features are still missing, and new pieces pay its price.
-    signal_left: float = 1.5
+    max_dispersion_ratio: float = 1.5
     # A step is halved this often before single moves are tried.
     max_step_halvings: int = 12
     # Where rows are few and columns many, a fit keeps to this many columns, or this part of them, that promise most.
@@ -55,10 +55,10 @@ class SolverOptions:
     newton_to_finish: int = 12
     # A Newton step that does not lower the objective is halved this often.
     max_newton_halvings: int = 6
-    # A step usually gains this part of what the one before gained; one that gains more than `slow` of it shows that the
-    # Hessian was too rough.
-    usual: float = 0.03
-    slow: float = 0.1
+    # A step usually gains this part of what the one before gained; one that gains more than `slow_gain_ratio` of it
+    # shows that the Hessian was too rough.
+    usual_gain_ratio: float = 0.03
+    slow_gain_ratio: float = 0.1
     # Up to these sizes the Hessian is built and factored; beyond, it is applied by passes over the used columns.
     max_dense_features: int = 64
     max_dense_groups: int = 4000
@@ -80,7 +80,7 @@ class SolverOptions:
     curvature_rows: int = 1 << 16
     # A fit by rows costs this many nanoseconds per row and column, all its passes together: what the choice between
     # rows and their cross-tabulation goes by (docs/performance.md). 0 never takes the cross-tabulation.
-    ns_of_a_fit_by_rows: float = 25.0
+    ns_per_entry_by_rows: float = 25.0
 
     # Hessians. Rough above this many rows, or with more cells than this and than there are entries.
     rough_from_rows: int = 50_000
@@ -93,8 +93,9 @@ class SolverOptions:
     hessian_rows_per_unknown: int = 64
     # Groups with this many sampled rows are shrunk by half.
     few_rows: int = 10
-    # A rough Hessian serves again while the curvature of the rows has moved by at most this part of itself.
-    stale: float = 0.02
+    # A rough Hessian is used again while the curvature of the rows has moved by at most this part of itself. Without a
+    # bound a quantile fit of many rows ended 0.1% higher.
+    max_curvature_change: float = 0.02
 
     # The dispersion is estimated from at most this many rows, until it moves by at most this part, in rounds at most.
     representative_rows: int = 20_000

@@ -1,10 +1,10 @@
 """A small pool of Python threads that deals ranges to kernels which release the GIL.
 
 A kernel takes (…, first, last) and writes only what its range owns, so the answer has the same bits for
-any number of threads and any ranges. Work is dealt out in small ranges, each to the thread that asks next, and the
-caller's thread works too: on a busy machine a thread that is not scheduled holds up one small range, and one that has
-not begun nothing at all. No OpenMP: nothing spins, a forked child works (the pool is remade there), and wheels need
-no runtime of their own.
+any number of threads and any ranges. Work is dealt out in small ranges, each to the next free thread, and the
+caller's thread works too: on a busy machine a thread that is not scheduled delays one small range, and one that has
+not started delays nothing. OpenMP is not used: no thread spins, a forked child works (the pool is recreated there), and
+wheels need no extra runtime.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-# Ranges per thread: the last to finish is late by a small part of its share. More would cost more in calls.
+# Ranges per thread: enough that the last thread to finish is late by a small part of its share. More would cost more
+# in calls.
 RANGES_PER_THREAD = 8
 
 _pool: ThreadPoolExecutor | None = None
@@ -49,8 +50,8 @@ def over_ranges(
 ) -> None:
     """Call kernel(*args, first, last) on ranges that together cover range(n_items), on up to n_threads threads.
 
-    One thread means one plain call in the caller's own. With `per_call` no range is longer than that, so that a long
-    computation comes up for air and Ctrl-C is heard.
+    With one thread the kernel is called directly in the caller's thread. `per_call` limits the length of a range, so
+    that a long computation returns to Python often enough to notice Ctrl-C.
     """
     n_threads = max(1, min(n_threads, n_items))
     length = max(n_items, 1) if n_threads == 1 else -(-n_items // (RANGES_PER_THREAD * n_threads))
@@ -63,8 +64,8 @@ def over_ranges(
 
 
 def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int, args: tuple) -> None:
-    """Ranges of the given length, each to the thread that asks next."""
-    numbers = count()  # the next number of a count is handed out once: one C call, under the GIL
+    """Deal ranges of the given length, each to the next free thread."""
+    numbers = count()  # next() is one C call under the GIL, so no two threads get the same number
     is_over: list[bool] = []
 
     def work() -> None:
@@ -72,7 +73,7 @@ def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int
             kernel(*args, first, min(first + length, n_items))
 
     pool = _pool_of(n_threads - 1)
-    # A thread does not inherit context variables, such as the backend in use; no two may share one copy of them.
+    # A thread does not inherit context variables, such as the backend in use, and each needs its own copy of them.
     others = [pool.submit(copy_context().run, work) for _ in range(n_threads - 1)]
     try:
         work()
@@ -85,7 +86,7 @@ def _deal(kernel: Callable[..., None], n_items: int, length: int, n_threads: int
 
 @cache
 def _thread_pools():
-    """The thread pools of the libraries that are loaded; to look for them takes some milliseconds."""
+    """The thread pools of the loaded libraries, cached because finding them takes some milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -98,9 +99,9 @@ _blas_limit: Any = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """BLAS on the caller's thread alone while it is open, in this and in nested uses and other threads' at once.
+    """Limit BLAS to the calling thread; such blocks may be nested, and open in several threads at once.
 
-    Our products are small: BLAS's own threads gain nothing there, and spin beside ours while they wait for the next.
+    Our products are small: BLAS's own threads gain nothing there, and spin beside ours while they wait for work.
     """
     global _n_in_blas, _blas_limit
     with _blas_lock:
@@ -118,7 +119,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def resolve_n_jobs(n_jobs: int | None) -> int:
-    """The number of threads that n_jobs stands for: None is 1 unless a joblib context says more, -1 all cores."""
+    """The number of threads for n_jobs: None means 1 unless a joblib context says otherwise, -1 all cores."""
     if n_jobs is not None and (not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs == 0):
         raise ValueError(f"n_jobs is {n_jobs!r}; it must be None, a positive int, or negative (-1 = all cores)")
     if "joblib" in sys.modules:

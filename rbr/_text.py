@@ -1,4 +1,4 @@
-"""Numbers and intervals in words."""
+"""Numbers and intervals as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def interval_labels(edges: np.ndarray) -> list[str]:
 
 
 def short_numbers(numbers: np.ndarray) -> list[str]:
-    """Increasing numbers with as few digits as keep each within 5 % of the way to its neighbours."""
+    """Increasing numbers, with as few digits as keep each within 5 % of the distance to its nearest neighbour."""
     if len(numbers) == 1:
         slack = np.abs(numbers) * 1e-6
     else:
@@ -29,5 +29,5 @@ def short_numbers(numbers: np.ndarray) -> list[str]:
 
 
 def plain_number(number: float) -> str:
-    """A number without an exponent and without the ".0" of a whole one."""
+    """A number without an exponent, and without ".0" if it is whole."""
     return np.format_float_positional(number + 0.0, trim="-")

@@ -1,15 +1,15 @@
 """Iterative hard thresholding on raw features: the linear model that the paper compares with.
 
-The features are standardised (weighted mean 0, variance 1; a constant feature takes no part), and
+The features are standardised (weighted mean 0, variance 1; a constant feature is left out), and
 
     beta <- H_s(beta + mu g),     g = sum_i v_i x_i r_i,     r = -dloss/dz,
 
-where H_s keeps the s features of the largest coefficients; the coefficients of a feature over classes are one
-group. The intercept is refitted at every step. The step is that of Blumensath and Davies, "Normalised
-iterative hard thresholding" (2010): mu = ||g_S||^2 / (L ||X g_S||^2) on the current support S, L the
-curvature bound of the loss; if the support changes, mu is halved until mu <= (1 - c) ||d||^2 / (L ||X d||^2)
-for the move d. For squared error (L = 1) that is their step, the exact line search; for classes it is the
-exact line search on the parabola above the loss. Either way the objective never rises.
+where H_s keeps the s features with the largest coefficients; the coefficients of a feature over classes are one group.
+The intercept is refitted at every step. The step is that of Blumensath and Davies, "Normalised iterative hard
+thresholding" (2010): mu = ||g_S||^2 / (L ||X g_S||^2) on the current support S, L the curvature bound of the loss; if
+the support changes, mu is halved until mu <= (1 - c) ||d||^2 / (L ||X d||^2) for the move d. For squared error (L = 1)
+that is their step, the exact line search; for classes it is the exact line search on the parabola above the loss.
+Either way the objective never rises.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHRINKAGE = 0.5
 
 
 def keep_largest_rows(coef: np.ndarray, n_kept: int) -> np.ndarray:
-    """H_s: the n_kept rows of the largest norm stay, the others become zero; of equal rows the first stays.
+    """H_s: keep the n_kept rows with the largest norms and set the others to zero; the first of equal rows is kept.
 
     >>> keep_largest_rows(np.array([[1.0], [-3.0], [1.0]]), 2).ravel()
     array([ 1., -3.,  0.])
@@ -61,11 +61,11 @@ def _iterate(X, y, v, loss: Loss, n_outputs: int, n_kept: int, max_iter: int, to
         residual = loss.residual(y, scores + intercept).reshape(fitted.shape)
         ascent = X.T @ (residual * v[:, None])
         is_used = np.any(coef, axis=1)
-        # With room left in the support the features that would enter belong to it.
+        # If the support has room left, the features that would enter belong to S.
         on_support = ascent * is_used[:, None]
         on_support += keep_largest_rows(ascent * ~is_used[:, None], n_kept - int(is_used.sum()))
         length = squared_length(X @ on_support)
-        # Columns have length 1, so 1 / bound is a step to begin with where no gradient is left on S.
+        # If the gradient on S is zero, begin with the step 1 / bound, since columns have length 1.
         step = (float(np.sum(on_support**2)) / length if length > 0 else 1.0) / bound
         while True:
             move = keep_largest_rows(coef + step * ascent, n_kept) - coef
@@ -85,7 +85,7 @@ def _iterate(X, y, v, loss: Loss, n_outputs: int, n_kept: int, max_iter: int, to
 
 
 class _IHT(BaseEstimator):
-    """What regression and classification share: standardised features in, raw units out."""
+    """The base class of both estimators: fits on standardised features, and returns coefficients in raw units."""
 
     def __init__(self, max_features=None, *, max_iter=1000, tol=1e-6):
         self.max_features = max_features
@@ -102,7 +102,7 @@ class _IHT(BaseEstimator):
         center = v @ X
         Z = X - center
         largest = np.abs(X).max(axis=0)
-        # Divided by the largest value before squaring: neither 1e200 nor 1e-200 may leave the floats.
+        # Divided by the largest value before squaring, so that neither 1e200 overflows nor 1e-200 underflows.
         spread = np.sqrt(v @ (Z / np.where(largest > 0, largest, 1.0)) ** 2)
         is_constant = spread <= 1e-12
         scale = np.where(is_constant, 1.0, spread * largest)
@@ -123,7 +123,7 @@ class _IHT(BaseEstimator):
         return coef, intercept - center @ coef
 
     def _rows_that_count(self, X, sample_weight):
-        """Weights as floats, and the rows that have one."""
+        """The weights as floats, and the rows of positive weight."""
         if sample_weight is None:
             return np.ones(X.shape[0]), slice(None)
         weights = check_nonnegative(sample_weight, X.shape[0], "sample_weight")
@@ -173,7 +173,7 @@ class IHTRegressor(RegressorMixin, _IHT):
         X, weights = X[rows], weights[rows]
         loss = get_loss("squared_error")
         y = loss.validate(y[rows])
-        # In units of its own spread, so that the tolerance means the same for any y.
+        # y is centred and scaled, so that the tolerance means the same for any y.
         center = np.average(y, weights=weights)
         scale = np.abs(y - center).max()
         if scale <= 1e-14 * abs(center):
@@ -195,7 +195,7 @@ class IHTClassifier(ClassifierMixin, _IHT):
 
     Two classes: logistic loss; more: multinomial loss, where a feature's coefficients over classes are one
     group that is kept or dropped as a whole. There is no penalty: on separable classes the coefficients grow
-    until the steps end, with a ConvergenceWarning.
+    until max_iter is reached, with a ConvergenceWarning.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class IHTClassifier(ClassifierMixin, _IHT):
     ----------
     classes_ : array of shape (n_classes,)
     coef_ : array of shape (1, n_features) or (n_classes, n_features)
-        In the units of X; with more than two classes of sum zero over the classes.
+        In the units of X; with more than two classes they sum to zero over the classes.
     intercept_ : array of shape (1,) or (n_classes,)
     support_ : array of int
         The features with a coefficient, ascending.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: `add_arguments` fills its parser, `run` turns what was parsed into an exit code."""
+    """A subcommand: `add_arguments` fills its parser, `run` takes the parsed arguments and returns an exit code."""
 
     name: str
     summary: str
@@ -27,7 +27,7 @@ class Command:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line `argv`, by default the process's own, and return its exit code."""
+    """Run the command line `argv`, by default that of the process, and return its exit code."""
     parser = argparse.ArgumentParser(prog="rbr", description="Sparse additive models that are accurate and readable.")
     parser.add_argument("--version", action="version", version=f"rbr {rbr.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -106,7 +106,7 @@ def _run_demo(arguments: argparse.Namespace) -> int:
 
 
 def _print_curves(curves: Sequence[DemoCurve]) -> None:
-    """The curves in a table, and how many of the planted ones are among those found."""
+    """Print a table of the curves, and how many of the planted ones were found."""
     print("feature  planted  found  true curve's sd  error of the curve")
     for curve in curves:
         planted, found = ("yes" if answer else "no" for answer in (curve.planted, curve.found))
@@ -120,9 +120,9 @@ def _print_curves(curves: Sequence[DemoCurve]) -> None:
 
 @dataclass(frozen=True)
 class DemoCurve:
-    """What the demo learned of one feature that was planted, found, or both.
+    """What the demo learned about one feature that was planted, found, or both.
 
-    Over the rows, `values` are the learned values, `truth` is the true curve less its mean, `size` its
+    Over the rows, `values` are the learned values, `truth` is the true curve minus its mean, `size` its
     standard deviation, and `error` is ||values - truth|| / ||truth||: 1 for a curve that was missed.
     """
 
@@ -135,7 +135,7 @@ class DemoCurve:
     error: float
 
 
-# All the steps, as in the paper; the default solver chooses its steps and stops by itself.
+# Algorithm 1 takes all its steps, as in the paper; the default solver chooses its steps and when to stop.
 DEMO_OPTIONS: dict[str, dict[str, Any]] = {
     "algorithm1": {"step_size": 1.0, "max_iter": DEMO_STEPS, "tol": 0.0},
     "auto": {},
@@ -143,7 +143,7 @@ DEMO_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def fit_planted(n_rows: int, n_features: int, n_informative: int, seed: int, solver: str = "algorithm1"):
-    """Plant the paper's model, fit it, and set each learned curve beside the true one."""
+    """Draw data from the paper's planted model, fit it, and compare each learned curve with the true one."""
     import numpy as np
 
     from rbr.datasets import make_planted
@@ -195,7 +195,7 @@ def _save_demo_picture(data, curves: Sequence[DemoCurve], solver: str, out: str 
     try:
         figure = plot_curves(pictures, title=f"The curves that {solver} found among {data.X.shape[1]} features")
     except ImportError as error:
-        # Nobody asked for the picture unless --out was given.
+        # Without --out the picture is optional, so its absence is no error.
         print(f"No picture was saved: {error}", file=sys.stderr if out else sys.stdout)
         return 1 if out else 0
     figure.savefig(out or DEMO_PICTURE)

@@ -1,7 +1,7 @@
 """Data to learn from: the paper's planted model, and its two real tables.
 
 `make_planted` draws data whose true curves are known, so that a fit can be compared with them. The
-loaders read Adult and HR from a folder of yours, or fetch Adult once; the project ships no data.
+loaders read Adult and HR from a folder that you name, or download Adult once; the project ships no data.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PlantedFunction:
         return self.a1 * np.abs(x) ** self.a2 + self.a3 * np.sin(self.a4 * x + self.a5)
 
     def scaled(self, divisor: float) -> PlantedFunction:
-        """The function divided by a number; by nothing if that is zero."""
+        """The function divided by `divisor`, or unchanged if that is zero."""
         return replace(self, a1=self.a1 / divisor, a3=self.a3 / divisor) if divisor > 0 else self
 
 
@@ -97,7 +97,7 @@ def make_planted(
     Parameters
     ----------
     n_rows, n_features, n_informative : int
-        The paper's n, p and s_G, here with its values.
+        The paper's n, p and s_G; the defaults are its values.
     noise : float, default 0
         Standard deviation of Gaussian noise, as a multiple of the signal's.
     form : {1, 2}, default 1
@@ -105,10 +105,11 @@ def make_planted(
     task : {"regression", "classification"}
         For classification y is 1 where the noisy signal is above its median, else 0.
     equal_strength : bool, default False
-        Whether each function is scaled to have variance 1 over the rows drawn. As the paper draws them, the weakest of
-        ten functions has about 1% of the variance of noise that is half the signal's sd, and is not found.
+        Whether each function is scaled to have variance 1 over the rows drawn. Without scaling, as in the paper, the
+        weakest of ten functions has about 1% of the variance of noise with half the signal's standard deviation, and
+        is not found.
     random_state : int, numpy.random.Generator or None
-        What the draws depend on; None makes a new draw at every call.
+        Seed or generator of the draws; None makes a new draw at every call.
 
     Returns
     -------
@@ -187,7 +188,7 @@ HR_COLUMNS = (
 
 ADULT_URL = "https://archive.ics.uci.edu/static/public/2/adult.zip"
 ADULT_FILES = {"train": "adult.csv.gz", "test": "adult_test.csv.gz"}
-# The publisher's name of each part, and the SHA-256 of the table made of it, not compressed.
+# The publisher's name for each part, and the SHA-256 of the uncompressed table made from it.
 ADULT_ORIGINALS = {
     "train": ("adult.data", "98fbe372dd00d6afcdec811b8bb79925ff35cf6ca47fc83193913554531e8bc9"),
     "test": ("adult.test", "870b80a0b6988151df9d69368e1e5146584a44cb47a77d1463595b8f169eb6c6"),
@@ -201,7 +202,8 @@ def load_adult(path: str | os.PathLike | None = None, part: str = "train") -> Ta
     """The Adult table (UCI, 1994 US census): does a person earn more than 50,000 dollars a year?
 
     Needs pandas. The files are looked for in `path`, else in the folder that the environment variable
-    RBR_DATA names, else in the user's cache folder, where one download from the UCI archive puts them.
+    RBR_DATA names, else in the user's cache folder. If they are not there, they are downloaded once from the UCI
+    archive.
 
     Parameters
     ----------
@@ -333,7 +335,7 @@ def _downloaded_adult() -> Path:
         with urllib.request.urlopen(ADULT_URL, timeout=DOWNLOAD_TIMEOUT) as response:
             archive = zipfile.ZipFile(io.BytesIO(response.read()))
         originals = {part: archive.read(name) for part, (name, _) in ADULT_ORIGINALS.items()}
-    # urllib's errors are OSErrors; a KeyError says which file the archive lacks.
+    # The errors of urllib are OSErrors; a KeyError names the file that the archive lacks.
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise OSError(
             f"could not download the Adult table from {ADULT_URL}: {error}. Without a connection, put "
@@ -358,8 +360,8 @@ def _downloaded_adult() -> Path:
 def adult_table(original: str) -> bytes:
     """The publisher's adult.data or adult.test as a CSV with a header line.
 
-    Blanks around values go, and so do the first line of adult.test, a comment, and the full stop after each
-    of its labels; "?" becomes an empty field.
+    Blanks around values are removed, and so are the first line of adult.test, which is a comment, and the full stop
+    after each of its labels; "?" becomes an empty field.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

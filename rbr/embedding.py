@@ -1,16 +1,17 @@
-"""Sparse random embeddings: a signed binned matrix in the place of a sparse Johnson-Lindenstrauss one.
+"""Sparse random embeddings: a signed binned matrix in place of a sparse Johnson-Lindenstrauss one.
 
 An embedding x -> S x takes d features to m components and keeps lengths on average. Every column of S has s
 entries +-1 / sqrt(s) with independent signs. Two ways to place them (paper, section 5):
 
-- `SparseJL`: every column draws its s components on its own;
+- `SparseJL`: every column draws its s components independently of the others;
 - `BinnedEmbedding`: b = m // s neighbouring columns, a block, share out the m components among them, as the bins of
   one feature share out the rows of a binned matrix. Columns of a block are then exactly orthogonal.
 
 So SparseJL is the case of blocks of one column, and one class serves both. The signs are kept as 8-bit integers in a
-CSR array of shape (d, m): 5 bytes per entry where floats need 12. Products are SciPy's: S is laid out by features,
-so each feature's values are read once, and the rows of X go in slabs that stay in cache. A compiled kernel was tried
-and left out: it was 1.6 times as fast at best, and slower with 32-bit floats and many non-zeros.
+CSR array of shape (d, m): 5 bytes per entry where floats need 12. SciPy computes the products: S is laid out by
+features, so each feature's values are read once, and the rows of X are processed in slabs that stay in cache. A
+compiled kernel was tried and rejected: it was 1.6 times as fast at best, and slower with 32-bit floats and many
+non-zeros.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FLOATS = [np.float64, np.float32]
 SLAB_ENTRIES = 2**17
 SMALLEST_SLAB = 64
 
-# The scratch array of a draw is at most this large, or as large as what is drawn.
+# The scratch array of a draw has at most this many entries, or as many as are drawn if that is more.
 SCRATCH_ENTRIES = 2**20
 
 
@@ -49,7 +50,7 @@ def squared_distortion(X, n_components: int, block_size: int = 1) -> np.ndarray:
 
     For x of length 1, ||S x||^2 - 1 = 2 sum_{j < l} x_j x_l Z_jl with Z_jl = <S_j, S_l>, since columns have
     length 1. Signs are independent, so E[Z_jl Z_gh] = 0 for two different pairs, and E[Z_jl^2] = E|common
-    components of j and l| / s^2. Two columns drawn on their own share s^2 / m components on average; two columns of
+    components of j and l| / s^2. Two columns drawn independently share s^2 / m components on average; two columns of
     a block share none. Hence, with x^k the part of x in block k,
 
         E[(||S x||^2 - 1)^2] = (4 / m) sum over pairs j < l in different blocks of x_j^2 x_l^2
@@ -128,7 +129,7 @@ def _sum_of_fourth_powers(X, block_size: int) -> tuple[np.ndarray, np.ndarray]:
     n_features = X.shape[1]
     scale = abs(X).max(axis=1)
     scale = scale.toarray().ravel() if sparse.issparse(scale) else scale
-    # Divided by the largest entry before squaring: neither 1e200 nor 1e-200 may leave the floats.
+    # Divided by the largest entry before squaring, so that the squares of 1e200 or 1e-200 do not overflow or underflow.
     shrink = 1.0 / np.where(scale > 0, scale, 1.0)
     energies = _squares(sparse.diags_array(shrink) @ X if sparse.issparse(X) else X * shrink[:, None])
     member_of = np.arange(n_features) // block_size
@@ -146,8 +147,8 @@ def _sum_of_fourth_powers(X, block_size: int) -> tuple[np.ndarray, np.ndarray]:
 def _draw_without_replacement(rng: np.random.Generator, n_draws: int, n_picks: int, n_items: int) -> np.ndarray:
     """n_picks different items of range(n_items), in random order, for each of n_draws: O(n_draws * n_picks).
 
-    The first n_picks steps of a Fisher-Yates shuffle. It is uniform from whatever order it starts with, so the
-    scratch array is never set back.
+    The first n_picks steps of a Fisher-Yates shuffle. The result is uniform whatever order it starts from, so the
+    scratch array is never reset.
     """
     picks = np.empty((n_draws, n_picks), dtype=np.int32)
     n_together = min(n_draws, max(1, max(SCRATCH_ENTRIES, n_draws * n_picks) // n_items))
@@ -196,7 +197,7 @@ def _times(X: np.ndarray, matrix) -> np.ndarray:
 
 
 class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """What both embeddings share; they differ in how many features share one draw."""
+    """The common part of both embeddings, which differ only in how many features share one draw."""
 
     def __init__(
         self,
@@ -220,7 +221,7 @@ class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """How many neighbouring features may share one draw."""
 
     def fit(self, X, y=None):
-        """Draw the embedding; of X only the shape, the dtype and the names of the columns count.
+        """Draw the embedding. Only the shape, dtype and column names of X matter.
 
         Parameters
         ----------
@@ -285,7 +286,7 @@ class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def components_(self) -> sparse.csr_array:
-        """S of shape (n_components, n_features), sparse; made each time it is asked for, for reading."""
+        """S of shape (n_components, n_features), sparse. Built at each access, so changing it changes nothing else."""
         check_is_fitted(self, "_signs")
         scaled = self._signs.astype(self._dtype) * self._dtype.type(self._scale())
         return scaled.T.tocsr()
@@ -298,7 +299,7 @@ class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def inverse_components_(self) -> np.ndarray:
-        """The pseudo-inverse of S, dense (n_features, n_components); made each time it is asked for, for reading."""
+        """The pseudo-inverse of S, dense (n_features, n_components). Built at each access, like `components_`."""
         check_is_fitted(self, "_signs")
         if self._inverse_gram is None:
             raise AttributeError("inverse_components_ is there only after a fit with compute_inverse_components=True")
@@ -335,9 +336,9 @@ class _SparseEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def inverse_transform(self, X):
         """The shortest x whose embedding is nearest to each row of X: the pseudo-inverse of S applied to it.
 
-        S+ = S^T (S S^T)+, or (S^T S)+ S^T where n_components > n_features, so that beside sparse products only a
+        S+ = S^T (S S^T)+, or (S^T S)+ S^T where n_components > n_features, so that besides sparse products only a
         square array of side min(n_components, n_features) is needed: its pseudo-inverse costs the cube of that side.
-        It is found in `fit` with compute_inverse_components=True, else in each call. Singular values
+        It is computed in `fit` with compute_inverse_components=True, else in each call. Singular values
         of S below about 1e-7 of the largest count as zero.
 
         Parameters
@@ -394,38 +395,38 @@ class BinnedEmbedding(_SparseEmbedding):
     ----------
     n_components : int or "auto", default="auto"
         m, the dimension of the image. "auto": scikit-learn's johnson_lindenstrauss_min_dim for the number of
-        samples in `fit` and `eps`, which is cautious.
+        samples in `fit` and `eps`, which is conservative.
     n_nonzeros : int or "auto", default="auto"
         s, the non-zeros per feature, between 1 and n_components. "auto": n_components / sqrt(n_features), the
-        density that scikit-learn's SparseRandomProjection takes.
+        density that scikit-learn's SparseRandomProjection uses.
     eps : float, default=0.1
         For n_components="auto": the relative error of squared distances to be kept, above 0 and below 1.
     dense_output : bool, default=False
-        Give an array even for a sparse X.
+        Return an array even for a sparse X.
     compute_inverse_components : bool, default=False
         Prepare `inverse_transform` in `fit`: an array of side min(n_components, n_features) is kept.
     random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default=None
-        Of the draw; None: a new one in each fit.
+        Seed or generator of the draw; None gives a different draw in each fit.
 
     Attributes
     ----------
     n_components_, n_nonzeros_ : int
-        What was taken.
+        The values used.
     block_size_ : int
         Neighbouring features that share one draw.
     components_ : sparse CSR array of shape (n_components, n_features)
-        S, made from 8-bit signs when it is asked for.
+        S, built from 8-bit signs at each access.
     density_ : float
         n_nonzeros_ / n_components_.
     inverse_components_ : array of shape (n_features, n_components)
-        The pseudo-inverse, made when it is asked for; only with compute_inverse_components=True.
+        The pseudo-inverse, built at each access; only with compute_inverse_components=True.
     n_features_in_ : int
     feature_names_in_ : array of str
         If X in `fit` had names.
 
     See Also
     --------
-    SparseJL : every feature draws on its own.
+    SparseJL : every feature draws independently.
     sklearn.random_projection.SparseRandomProjection : independent entries.
 
     Examples
@@ -445,38 +446,38 @@ class BinnedEmbedding(_SparseEmbedding):
 class SparseJL(_SparseEmbedding):
     """Sparse Johnson-Lindenstrauss transform: n_nonzeros entries +-1 / sqrt(n_nonzeros) per feature.
 
-    Every feature draws its components on its own, without replacement (Kane and Nelson 2014; the matrix S of the
+    Every feature draws its components independently, without replacement (Kane and Nelson 2014; the matrix S of the
     paper's section 5).
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
         m, the dimension of the image. "auto": scikit-learn's johnson_lindenstrauss_min_dim for the number of
-        samples in `fit` and `eps`, which is cautious.
+        samples in `fit` and `eps`, which is conservative.
     n_nonzeros : int or "auto", default="auto"
         s, the non-zeros per feature, between 1 and n_components. "auto": n_components / sqrt(n_features), the
-        density that scikit-learn's SparseRandomProjection takes.
+        density that scikit-learn's SparseRandomProjection uses.
     eps : float, default=0.1
         For n_components="auto": the relative error of squared distances to be kept, above 0 and below 1.
     dense_output : bool, default=False
-        Give an array even for a sparse X.
+        Return an array even for a sparse X.
     compute_inverse_components : bool, default=False
         Prepare `inverse_transform` in `fit`: an array of side min(n_components, n_features) is kept.
     random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default=None
-        Of the draw; None: a new one in each fit.
+        Seed or generator of the draw; None gives a different draw in each fit.
 
     Attributes
     ----------
     n_components_, n_nonzeros_ : int
-        What was taken.
+        The values used.
     block_size_ : int
         Neighbouring features that share one draw.
     components_ : sparse CSR array of shape (n_components, n_features)
-        S, made from 8-bit signs when it is asked for.
+        S, built from 8-bit signs at each access.
     density_ : float
         n_nonzeros_ / n_components_.
     inverse_components_ : array of shape (n_features, n_components)
-        The pseudo-inverse, made when it is asked for; only with compute_inverse_components=True.
+        The pseudo-inverse, built at each access; only with compute_inverse_components=True.
     n_features_in_ : int
     feature_names_in_ : array of str
         If X in `fit` had names.
@@ -500,7 +501,7 @@ class SparseJL(_SparseEmbedding):
 
 
 def _generator(random_state: Any) -> np.random.Generator:
-    """The random numbers that random_state stands for."""
+    """The generator that random_state stands for."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     try:

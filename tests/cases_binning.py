@@ -1,4 +1,4 @@
-"""Awkward columns of numbers, and from them the cases of the kernels of binning."""
+"""Awkward columns of numbers, and cases for the binning kernels made from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _outs(values):
 
 
 def agree_in_edges_of(values):
-    """Edges and numbers of bins to the bit; the means in the bins up to rounding of the values."""
+    """Edges and numbers of bins agree to the bit, the means in the bins up to rounding of the values."""
 
     def agree(actual, expected):
         for k in (0, 2):
@@ -63,7 +63,7 @@ def cut_binomial_cases(draw):
 
 @st.composite
 def encode_cases(draw):
-    """Few rows, which are searched by halving, and many, searched by cells; any order and strides."""
+    """Few rows, which are encoded by bisection, and many, encoded by cells; any order and strides."""
     n_features = draw(st.integers(0, 3))
     finite = draw(
         st.sampled_from(
@@ -77,7 +77,7 @@ def encode_cases(draw):
     )
     edges = [np.unique(draw(st.lists(finite, max_size=20))) + 0.0 for _ in range(n_features)]
     if draw(st.booleans()):
-        # More edges than the cells can separate, and codes beyond a byte.
+        # More edges than the cells can separate, and codes that need more than a byte.
         edges = [np.unique(np.concatenate([own, np.linspace(0, 1, 300) ** 9])) for own in edges]
     offsets = np.append(0, np.cumsum([len(own) for own in edges], dtype=np.int64))
     flat = np.concatenate([*edges, np.empty(0)])
@@ -97,7 +97,7 @@ def encode_cases(draw):
 
 @st.composite
 def laid_out(draw, values):
-    """The same numbers in any order of memory and with any strides, read-only."""
+    """The same numbers in any memory order and with any strides, read-only."""
     layout = draw(st.sampled_from(["C", "F", "strided", "reversed"]))
     if layout == "strided":
         values = np.repeat(np.repeat(values, 2, axis=0), 3, axis=1)[::2, ::3]
@@ -111,7 +111,7 @@ def laid_out(draw, values):
 
 @st.composite
 def transpose_cases(draw):
-    """Less than a tile, a tile, and some more, both ways."""
+    """Shapes below, at and above the size of a tile, in both directions."""
     shape = draw(st.sampled_from([1, 64, 130])), draw(st.sampled_from([0, 1, 16, 35]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     with np.errstate(over="ignore"):
@@ -123,7 +123,7 @@ def transpose_cases(draw):
 
 @st.composite
 def sort_cases(draw):
-    """Too short for the digits to matter, and longer ones with ties."""
+    """Columns too short for a radix sort, and longer ones with ties."""
     values = draw(columns())
     if draw(st.booleans()):
         rng = np.random.default_rng(draw(st.integers(0, 99)))

@@ -1,4 +1,4 @@
-"""Awkward binned matrices, and from them the cases of the kernels of the design."""
+"""Awkward binned matrices, and cases for the design kernels made from them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from helpers import Case, assert_all_close, largest_finite
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-# Huge and tiny, but no sum of these overflows.
+# Huge and tiny values whose sums do not overflow.
 finite_values = st.floats(-1e100, 1e100)
 any_values = finite_values | st.sampled_from([np.nan, np.inf, -np.inf, -0.0, 5e-324])
 
 
 def vectors(length, values=any_values):
-    """Vectors of float64, every now and then read-only."""
+    """Vectors of float64, sometimes read-only."""
     return st.builds(_maybe_frozen, arrays(np.float64, int(length), elements=values), st.booleans())
 
 
@@ -28,7 +28,7 @@ def _maybe_frozen(array, frozen):
 def binned(draw, max_features=5, max_rows=40, no_bin=True):
     """(codes, offsets): no rows, no features, one bin, empty bins, rows without a bin, 8 and 16 bits."""
     n_features = draw(st.integers(0, max_features))
-    # Some blocks of rows longer than what a kernel unrolls.
+    # Some numbers of rows exceed what a kernel unrolls.
     n_rows = draw(st.integers(0, max_rows) | st.sampled_from([0, 1, 7, 8, 9, 130]))
     n_bins = draw(arrays(np.int64, n_features, elements=st.integers(1, 6) | st.sampled_from([1, 40, 255])))
     dtype = draw(st.sampled_from([np.uint8, np.uint16]))
@@ -41,12 +41,12 @@ def binned(draw, max_features=5, max_rows=40, no_bin=True):
 
 
 def agree_in_sums_of(summands):
-    """Sums of huge values of either sign cancel, and keep the rounding of the values."""
+    """Agreement up to the rounding of the summands, since sums of huge values of both signs cancel."""
     return partial(assert_all_close, scale=largest_finite(summands))
 
 
 def feature_lists(n_features, unique=False):
-    """Subsets of the features in any order, also empty and, unless unique, with repeats."""
+    """Lists of features in any order, possibly empty and, unless unique, with repeats."""
     if n_features == 0:
         return st.just(np.empty(0, dtype=np.int64))
     lists = st.lists(st.integers(0, n_features - 1), max_size=n_features + 2, unique=unique)
@@ -85,7 +85,7 @@ def cross_counts_cases(draw):
 
 @st.composite
 def gram_cases(draw):
-    """Cross-tabulations in which each row has a weight."""
+    """Cross-tabulations of weighted rows."""
     unweighted = draw(cross_counts_cases())
     codes, *others = unweighted.args
     row_weights = draw(vectors(codes.shape[1]))

@@ -1,4 +1,4 @@
-"""Cases of the kernel `score`: step functions of awkward numbers, one or several outputs."""
+"""Cases for the kernel `score`: step functions of awkward numbers, with one or several outputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def score_cases(draw):
         values = np.asarray(values, order=layout)
     values.flags.writeable = False
     columns = rng.integers(0, n_features, n_terms)
-    # The kernel adds to what is there.
+    # The kernel adds to the values in out.
     out = np.asarray(rng.normal(size=(n_rows, n_outputs)), order=draw(st.sampled_from("CF")))
     args = [values, columns, flat, np.cumsum(sizes, dtype=np.int64), np.concatenate(tables)]
     return Case(args, [out], n_rows)

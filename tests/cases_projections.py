@@ -1,4 +1,4 @@
-"""Awkward tables, and from them the cases of the kernels of the projections."""
+"""Awkward tables, and cases for the projection kernels made from them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from rbr.reference.projections import SHAPES, level_codes
 
-# Shapes with and without a price, exact and greedy, are all drawn; these are what a table may look like.
+# The kinds of values that a table may have; shapes, prices and exact or greedy search are drawn besides.
 KINDS = ("noise", "steps", "integers", "constant", "sorted", "two scales")
 UNTIED = ("noise", "steps", "sorted")
 
 
 @dataclass
 class Stack:
-    """Stacked tables and all that is asked of them; `tied` says that several answers may be equally good."""
+    """Stacked tables with their shapes and limits; `tied` says that several answers may be equally good."""
 
     f: np.ndarray
     offsets: np.ndarray
@@ -86,7 +86,7 @@ def _positions(rng, kind, n_bins):
 
 
 def draw_table(rng, shape, n_bins, has_missing, kind, scale, weighting, positioning):
-    """Values, weights and positions of one table; one of its bins at least has weight."""
+    """Values, weights and positions of one table; at least one of its bins has weight."""
     weights = _weights(rng, weighting, n_bins, equal=shape == "frequency")
     if shape == "frequency" and has_missing:
         weights[-1] *= 3
@@ -96,9 +96,9 @@ def draw_table(rng, shape, n_bins, has_missing, kind, scale, weighting, position
 
 @st.composite
 def stacks(draw, max_tables=4, max_bins=12, shapes=SHAPES, kinds=KINDS, min_tables=0):
-    """One bin, two bins, ties, weights zero, a missing bin, huge and tiny scales, limits beyond the bins.
+    """One bin, two bins, ties, zero weights, a missing bin, huge and tiny scales, limits above the number of bins.
 
-    All is left to a seed: drawn one by one, nearly all properties would be the simplest ones.
+    Everything is drawn from one seed: hypothesis, drawing each property, would choose the simplest nearly always.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_tables = int(rng.integers(min_tables, max_tables + 1))
@@ -128,7 +128,7 @@ def stacks(draw, max_tables=4, max_bins=12, shapes=SHAPES, kinds=KINDS, min_tabl
 
 
 def prices(stack):
-    """From nothing over what some pieces are worth to what none is worth."""
+    """Prices from zero, at which every piece pays, up to one at which none does."""
     squares = [stack.weights[stack.table(j)] @ stack.f[stack.table(j)] ** 2 for j in range(len(stack))]
     worth = max(squares, default=1.0) or 1.0
     factors = st.just(0.0) | st.floats(-5, 1).map(lambda exponent: 10.0**exponent * 0.977)
@@ -136,7 +136,7 @@ def prices(stack):
 
 
 def prox_args(stack, tables, price, greedy):
-    """Arguments of the kernel `prox_tables` and what its outputs hold before."""
+    """Arguments of the kernel `prox_tables`, and its outputs as they are before the call."""
     shapes = np.array([SHAPES.index(shape) for shape in stack.shapes], dtype=np.int8)
     n = len(stack)
     args = [
@@ -164,8 +164,8 @@ def prox_args(stack, tables, price, greedy):
 def agree_on_tables(stack, tables, price, greedy):
     """Equal tables; where several are equally good, equal nets.
 
-    Bins of weight zero are left to the tests of what the labels mean: a line that is extended over them may
-    tell two equally good cuts apart.
+    Bins of weight zero are not compared: two equally good cuts may extend different lines over them. The tests of
+    what the labels mean cover them.
     """
 
     def agree(actual_outs, expected_outs):
@@ -182,7 +182,7 @@ def agree_on_tables(stack, tables, price, greedy):
                 (outs[0][table][live], outs[1][table][live], outs[2][j], outs[3][j])
                 for outs in (actual_outs, expected_outs)
             )
-            # Centring leaves the rounding of what was centred.
+            # Centring keeps the rounding errors of the uncentred values.
             square = stack.weights[table] @ (centred[table] ** 2 + 1e-18 * stack.f[table] ** 2)
             if greedy and stack.tied:
                 continue

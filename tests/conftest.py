@@ -1,6 +1,6 @@
-"""Settings of the whole suite: hypothesis without deadlines, repeatable in CI; pictures without a screen.
+"""Settings of the whole suite: hypothesis without deadlines and repeatable in CI, pictures without a screen.
 
-Tests of optional packages are skipped where these are missing. In CI none of the extra `test` may be.
+Tests that need an optional package are skipped if it is missing. In CI no package of the extra `test` may be missing.
 """
 
 import os
@@ -16,7 +16,7 @@ if os.environ.get("CI") and (missing := [name for name in OF_THE_EXTRA if find_s
 # Matplotlib reads this when it is first imported, in subprocesses too.
 os.environ["MPLBACKEND"] = "Agg"
 
-# A shared machine may stall for a second at any place: a deadline would test the machine.
+# A shared machine may stall for a second at any time, so a deadline would test the machine.
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")

@@ -1,4 +1,4 @@
-"""What the tests share: a case of a kernel, and what it means that two results agree."""
+"""Shared by the tests: a case of a kernel, and what it means that two results agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rbr._parallel import over_ranges
 def assert_close(actual, expected, rtol=1e-12, scale=0.0):
     """Equal up to rtol of the largest finite entry; NaN and infinities in the same places.
 
-    Where sums may cancel, `scale` is the size of what was summed, by which rounding is to be measured.
+    If sums may cancel, `scale` is the size of the summands, to which rounding errors are relative.
     """
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape
@@ -30,10 +30,10 @@ def largest_finite(array, at_least=0.0):
 
 
 def assert_same_bits(actual, expected):
-    """Equal to the last bit: no rounding is forgiven, and 0.0 is not -0.0."""
+    """Equal to the last bit: no rounding is allowed, and 0.0 differs from -0.0."""
     assert actual.shape == expected.shape
     assert actual.dtype == expected.dtype
-    # Which of two NaNs comes out of their sum is left open by IEEE 754, so their payload does not count.
+    # IEEE 754 does not say which of two NaNs their sum returns, so payloads are not compared.
     both_nan = (actual != actual) & (expected != expected)
     assert (both_nan | (_bits(actual) == _bits(expected))).all()
 
@@ -43,7 +43,7 @@ def _bits(array):
 
 
 def assert_all_close(actual_outs, expected_outs, scale=0.0):
-    """Every output of one kernel agrees with that of the other."""
+    """Every output of one kernel agrees with the corresponding output of the other."""
     for actual, expected in zip(actual_outs, expected_outs, strict=True):
         assert_close(actual, expected, scale=scale)
 
@@ -52,8 +52,8 @@ def assert_all_close(actual_outs, expected_outs, scale=0.0):
 class Case:
     """One call of a kernel: kernel(*args, *outs, first, last) on ranges that together cover range(n_items).
 
-    `outs` hold what the outputs contain before the call. `assert_agree` says what it means that two backends give
-    the same result; a room whose results may be tied brings its own.
+    `outs` are the output arrays as they are before the call. `assert_agree` compares the results of two backends;
+    kernels whose results may be tied have their own.
     """
 
     args: Sequence

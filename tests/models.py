@@ -1,4 +1,4 @@
-"""Models for tests: fitted ones, and made ones with everything awkward in them."""
+"""Models for tests: fitted ones, and constructed ones that contain everything awkward."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def fit(X, y, loss="squared_error", *, shape="mixed", classes=None, max_segments
     return binner, B, s, AdditiveModel.from_solution(binner, s, classes=classes)
 
 
-def looking_at(term, *columns):
-    """The term as if it looked at these columns: there is no kind of several yet."""
+def with_columns(term, *columns):
+    """The term with these columns; `columns` is set directly, since no kind of term has several columns yet."""
     changed = copy.copy(term)
     object.__setattr__(changed, "columns", columns)
     return changed
 
 
 def _edges(rng, n_edges):
-    """Numbers of any size with so few digits that every database reads them exactly."""
+    """Numbers of any size with few enough digits that every database reads them exactly."""
     scale = 10.0 ** rng.integers(-3, 9)
     return np.unique([float(f"{x:.12g}") for x in scale * rng.normal(size=n_edges)])

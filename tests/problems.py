@@ -1,4 +1,4 @@
-"""Small fitting problems that the tests of the solver share: one design with everything in it, and y for each loss."""
+"""Small problems shared by the tests of the solver: one design with everything in it, and y for each loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rbr.objective import RowBlock, RowObjective, make_objective
 from rbr.reference.projections import SHAPES
 
 N_BINS = (6, 5, 4, 7, 3)
-# With `frequency` all ordered bins of a table must weigh the same.
+# The shape `frequency` needs equal weights in all ordered bins of a table.
 WEIGHTINGS = ("counts", "uniform")
 
 
@@ -29,7 +29,7 @@ def make_design(seed=0, n_rows=240, missing=True, empty_bin=True, n_bins=N_BINS)
 
 
 def make_target(loss, design, seed=0, strength=1.0, noise=1.0):
-    """y that depends on the first four features, drawn for the loss."""
+    """y that depends on the first four features, of the kind that the loss expects."""
     rng = np.random.default_rng(seed + 1)
     n_rows = design.n_rows
     tables = strength * rng.normal(size=design.n_coef)
@@ -51,14 +51,14 @@ def make_target(loss, design, seed=0, strength=1.0, noise=1.0):
 
 
 def with_even_bins(seed=0, n_rows=240, n_bins=(6, 5, 4, 8, 3)):
-    """A design whose bins all have the same share, as `frequency` with counts weights asks for."""
+    """A design in which all bins of a feature have the same share, as `frequency` requires with counts weights."""
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.permutation(np.arange(n_rows) % b) for b in n_bins])
     return BinnedMatrix(codes, np.concatenate([[0], np.cumsum(n_bins)]))
 
 
 def objective_of(design, y, loss="squared_error", sample_weight=None, offset=None, n_threads=1, X=None, **options):
-    """The objective over the rows of a design, and the one block that it keeps them in."""
+    """The objective over the rows of a design; `options` are solver options."""
     rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "X": X}
     return make_objective(design, y, n_jobs=n_threads, options=SolverOptions(**options), **rows)
 
@@ -69,7 +69,7 @@ def block_of(objective):
     return block
 
 
-def in_three(objective):
+def split_in_three_blocks(objective):
     """The same rows in three blocks of different lengths."""
     whole = block_of(objective)
     n = whole.n_rows
@@ -93,7 +93,7 @@ __all__ = [
     "SHAPES",
     "WEIGHTINGS",
     "block_of",
-    "in_three",
+    "split_in_three_blocks",
     "make_design",
     "make_target",
     "objective_of",

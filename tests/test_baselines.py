@@ -1,4 +1,4 @@
-"""The linear baseline: scikit-learn's contract, planted features, best subsets, known solutions."""
+"""The linear baselines: scikit-learn's contract, planted features, best subsets, known solutions."""
 
 import warnings
 from itertools import combinations
@@ -68,7 +68,7 @@ def test_correlated_features_end_in_a_fixed_point_no_worse_than_the_first_suppor
     model = IHTRegressor(max_features=3, max_iter=20_000, tol=1e-9).fit(X, y)
     design = np.column_stack([np.ones(60), X[:, model.support_]])
     refit = design @ np.linalg.lstsq(design, y)[0]
-    # Stopped on its support: nothing is left to gain there.
+    # It stopped at the least-squares fit on its support.
     assert np.sum((y - model.predict(X)) ** 2) == pytest.approx(np.sum((y - refit) ** 2), rel=1e-4)
 
 

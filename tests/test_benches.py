@@ -1,4 +1,4 @@
-"""The benches run: a smoke test of those that take minutes, on tables that take seconds."""
+"""Smoke tests of the benches that take minutes, on tables that take seconds."""
 
 import json
 import os

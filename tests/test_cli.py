@@ -37,13 +37,13 @@ def test_demo_without_matplotlib_says_what_to_install(tmp_path, capsys, monkeypa
     assert cli.main(SMALL) == 0
     assert 'pip install "rbr[plot]"' in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
-    # A picture that was asked for and could not be drawn is a failure.
+    # It is a failure if a requested picture cannot be drawn.
     assert cli.main([*SMALL, "--out", "demo.png"]) == 1
     assert 'pip install "rbr[plot]"' in capsys.readouterr().err
 
 
 def test_demo_learns_the_curves_it_finds():
-    """The acceptance of the paper's experiment: strong curves are found, and learned closely."""
+    """Acceptance test on the paper's experiment: strong curves are found and learned closely."""
     data, solution, curves = cli.fit_planted(2000, 100, 10, seed=0)
     strong = [curve for curve in curves if curve.size > 0.1]
     assert len(strong) >= 7

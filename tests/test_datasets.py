@@ -1,4 +1,4 @@
-"""The planted model obeys its formula; the loaders read what they should and say what they miss."""
+"""The planted model follows its formula; the loaders read what they should and say what is missing."""
 
 import gzip
 import hashlib
@@ -236,7 +236,7 @@ def test_without_pandas_the_error_says_what_to_install(loader, folder, monkeypat
 
 
 def publish(folder, monkeypatch, train=TRAIN, test=TEST):
-    """Put an archive in the publisher's layout where the loader looks for it."""
+    """Put an archive with the publisher's layout where the loader looks for it."""
     archive = folder / "adult.zip"
     with zipfile.ZipFile(archive, "w") as stream:
         stream.writestr("adult.data", train)
@@ -258,7 +258,7 @@ def test_download_makes_the_same_table_and_keeps_it(tmp_path, folder, monkeypatc
     publish(tmp_path, monkeypatch)
     expect(monkeypatch, TRAIN_ROWS, TEST_ROWS)
     pd.testing.assert_frame_equal(load_adult(part="both").data, load_adult(folder, "both").data)
-    (tmp_path / "adult.zip").unlink()  # the second time nothing is fetched
+    (tmp_path / "adult.zip").unlink()  # the second call downloads nothing
     assert len(load_adult(part="both").data) == 3
     assert sorted(p.name for p in datasets.cache_folder().iterdir()) == ["adult.csv.gz", "adult_test.csv.gz"]
 
@@ -288,7 +288,7 @@ def test_archive_without_a_part_is_refused(tmp_path, monkeypatch):
         load_adult()
 
 
-# ---------------------------------------------------------------- the real files, where they are
+# ---------------------------------------------------------------- the real files, if present
 
 REAL_FOLDERS = [os.environ.get("RBR_DATA"), Path(__file__).resolve().parents[2] / "shared" / "data"]
 REAL = next((Path(f) for f in REAL_FOLDERS if f and (Path(f) / "adult.csv.gz").exists()), None)

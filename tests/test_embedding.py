@@ -31,7 +31,7 @@ from rbr.experiments.item import Setting
 
 EMBEDDINGS = (BinnedEmbedding, SparseJL)
 
-# n_components, n_nonzeros, n_features: blocks that divide everything, nothing, and more room than features.
+# n_components, n_nonzeros, n_features: with and without remainders, and blocks larger than the number of features.
 SIZES = ((12, 3, 20), (13, 3, 30), (10, 10, 7), (9, 1, 40), (32, 2, 11), (1, 1, 5))
 
 
@@ -39,7 +39,7 @@ def build(kind, m, s, **options):
     return kind(n_components=m, n_nonzeros=s, **{"random_state": 0, **options})
 
 
-# "auto" asks for more components than the small tables of these checks have features, as scikit-learn's own does.
+# "auto" would ask for more components than the small tables of these checks have features, as in scikit-learn's own.
 @parametrize_with_checks(
     [kind(n_components=2, **options) for kind in EMBEDDINGS for options in ({}, {"compute_inverse_components": True})]
 )
@@ -74,7 +74,7 @@ def test_columns_of_a_block_share_no_component(m, s, d):
 
 
 def test_a_whole_block_is_a_binning():
-    """Every component falls to exactly one of the b = m / s columns, s to each: the paper's regular binning."""
+    """Each of the b = m / s columns gets s components, and each component one column: the paper's regular binning."""
     used = (build(BinnedEmbedding, 12, 3).fit(np.zeros((2, 20))).components_ != 0).toarray()
     for first in range(0, 20, 4):
         assert_array_equal(used[:, first : first + 4].sum(axis=1), 1)
@@ -82,7 +82,7 @@ def test_a_whole_block_is_a_binning():
 
 @pytest.mark.parametrize("scratch", [1, 2**20])
 def test_draws_are_uniform(monkeypatch, scratch):
-    """All ordered pairs of 5 items are as likely, also where a shuffle starts from where the last one ended."""
+    """All ordered pairs of 5 items are equally likely, also if a shuffle starts from the order the last one left."""
     monkeypatch.setattr("rbr.embedding.SCRATCH_ENTRIES", scratch)
     n_draws = 4000
     picks = _draw_without_replacement(np.random.default_rng(0), n_draws, 2, 5)
@@ -90,7 +90,7 @@ def test_draws_are_uniform(monkeypatch, scratch):
     pairs = [f"{a}{b}" for a in range(5) for b in range(5) if a != b]
     found = pd.Series(picks[:, 0].astype(str)) + pd.Series(picks[:, 1].astype(str))
     assert stats.chisquare(found.value_counts().reindex(pairs, fill_value=0)).pvalue > 1e-3
-    # Draws in sequence are independent: the next one does not know the last.
+    # Successive draws are independent.
     follows = pd.crosstab(picks[:-1, 0], picks[1:, 0])
     assert stats.chi2_contingency(follows).pvalue > 1e-3
 
@@ -179,7 +179,7 @@ def test_memory_is_that_of_the_non_zeros(kind, as_sparse):
     assert image.shape == (5, m)
     assert embedding.components_.nnz == d * s
     assert peak < 16e6
-    assert len(pickle.dumps(embedding)) < 5 * d * s + 4 * (d + 1) + 2000  # entries, where a column begins, the rest
+    assert len(pickle.dumps(embedding)) < 5 * d * s + 4 * (d + 1) + 2000  # entries, starts of the columns, the rest
 
 
 def test_a_sparse_row_costs_only_its_non_zeros():
@@ -198,7 +198,7 @@ def test_a_sparse_row_costs_only_its_non_zeros():
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize(("m", "s", "d"), SIZES)
 def test_inverse_is_the_pseudo_inverse(kind, prepared, m, s, d):
-    """Also where S has not full rank: columns that agree, components that nobody uses."""
+    """Also if S does not have full rank: equal columns, components that no column uses."""
     embedding = build(kind, m, s, compute_inverse_components=prepared).fit(np.zeros((2, d)))
     inverse = np.linalg.pinv(embedding.components_.toarray())
     Z = np.random.default_rng(0).normal(size=(6, m))
@@ -382,7 +382,7 @@ def test_moment_of_independent_entries(embedding, kurtosis):
 @pytest.fixture(scope="module")
 def numbers():
     class Tiny(Setting):
-        """As quick, and smaller still: the sizes of a run are its picks."""
+        """A setting smaller than quick: it replaces the sizes that an item picks."""
 
         def pick(self, full, quick):
             return {600: 80, 4: 2, 300: 40, 40: 10, 400: 30}.get(quick, (128,)) if np.isscalar(quick) else (128,)

@@ -1,4 +1,4 @@
-"""The runner of the experiments keeps, resumes and reports; the items measure what they say."""
+"""The runner of the experiments saves, resumes and reports; the items measure what they claim to."""
 
 import io
 import json
@@ -34,12 +34,12 @@ from rbr.experiments.item import Claim, Item, NotRun, Setting
 from rbr.experiments.items import ITEMS
 from rbr.experiments.run import kept_record, run_items
 
-# ---------------------------------------------------------------- items made for the tests
+# ---------------------------------------------------------------- fake items
 
 
 @dataclass(frozen=True, eq=False)
 class FakeItem(Item):
-    """An item whose three functions are given, and which counts how often it was measured."""
+    """An item whose functions are given by the test."""
 
     measure: object = None
     holds: str = "yes"
@@ -57,7 +57,7 @@ class FakeItem(Item):
 
 
 class Counting:
-    """A measurement that counts its calls and does what it is told."""
+    """A `measure` that counts its calls and returns or raises what it was given."""
 
     def __init__(self, result=None, error=None):
         self.result = {"value": 2} if result is None else result
@@ -77,7 +77,7 @@ def fake(number, measure=None, **options):
 
 @pytest.fixture
 def fakes(monkeypatch):
-    """Make the given items the list of all items, and run them."""
+    """A function that replaces the list of all items by the given ones and runs them."""
 
     def go(items, folder, *, listed=None, setting=None, **options):
         monkeypatch.setattr(run, "ITEMS", tuple(listed or items))
@@ -241,7 +241,7 @@ def test_a_failing_item_is_reported_and_the_rest_goes_on(tmp_path, fakes, capsys
     assert strict_json(tmp_path / "01-fake-1.json")["failed"] == "ValueError: no such luck"
     assert "Traceback" in capsys.readouterr().err
     items[0].measure.error = None
-    assert fakes(items, tmp_path)[0] == 0  # a failure is not kept
+    assert fakes(items, tmp_path)[0] == 0  # a failure is measured again
     assert [item.measure.calls for item in items] == [2, 1]
 
 
@@ -347,7 +347,7 @@ def test_items_are_numbered_in_order():
 
 
 def through_json(numbers):
-    """The numbers as `judge` and `draw` get them."""
+    """The numbers as `judge` and `draw` receive them."""
     return json.loads(run.json_text(run.plain(numbers)))
 
 
@@ -419,7 +419,7 @@ def test_planted_curves_are_judged_by_how_many_are_learned(monkeypatch):
 
 
 def test_rbr_finds_more_planted_features_than_iht():
-    """Over a few draws with enough rows; and the step of the theory diverges where there are few."""
+    """Over a few draws with enough rows. With few rows the step of the theory diverges."""
     draws = [feature_selection.select([0, 3, k], 1000, 40, 8, ()) for k in range(4)]
     total = {name: sum(shares[name] for shares, _ in draws) for name in draws[0][0]}
     for name in ("PC, searched step", "PL, searched step", "PC, default solver", "PL, default solver"):
@@ -561,7 +561,7 @@ def test_the_readings_are_the_papers_counts():
 
 
 def hump_table(n_rows=600):
-    """A table where one number acts by its distance from zero, and a category acts too."""
+    """A table whose target depends on the distance of a number from zero, and on a category."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=n_rows), "noise": rng.normal(size=n_rows)})
     frame["colour"] = pd.Categorical(rng.choice(["red", "green", "blue"], n_rows))

@@ -1,4 +1,4 @@
-"""The items on the theory at their quick sizes: numbers that JSON can hold, verdicts that can fall either way."""
+"""The items on the theory at their quick sizes: their numbers fit in JSON, and their verdicts can go either way."""
 
 import copy
 import json
@@ -27,7 +27,7 @@ def module(name):
 
 @pytest.fixture(scope="module")
 def quick():
-    """The numbers of each item at its quick size, measured when first asked for."""
+    """The numbers of each item at its quick size, measured on first use."""
     kept = {}
 
     def numbers(name):
@@ -68,7 +68,7 @@ def leaves(numbers):
 
 @pytest.mark.parametrize("name", ["gaussian_complexity", "regular_versus_binomial"])
 def test_numbers_depend_on_the_seed_and_on_nothing_else(name, quick):
-    """Up to the order in which linear algebra adds, which depends on the threads that a process is given."""
+    """Up to the order of summation in linear algebra, which depends on the number of threads of a process."""
     found, expected = leaves(module(name).measure(Setting(quick=True, jobs=2))), leaves(quick(name))
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
@@ -82,7 +82,7 @@ def test_progress_is_reported():
     assert seen[-1][0] == seen[-1][1] == len(seen)
 
 
-# ---------------------------------------------------------------- what holds, and what would not
+# ---------------------------------------------------------------- verdicts
 
 
 def test_gradient_correlation(quick):
@@ -191,7 +191,7 @@ def test_runtime(quick):
 
 
 def test_interval_of_an_exponent_covers_it():
-    """In 95% of the fits; within four standard deviations of that share over 500 of them."""
+    """The share of 500 fits whose interval covers it is within four standard deviations of 95%."""
     rng = np.random.default_rng(0)
     x = np.geomspace(10, 1000, 8)
     laws = [fit_power_law(x, 3 * x**-0.5 * np.exp(0.2 * rng.standard_normal(8))) for _ in range(500)]

@@ -1,4 +1,4 @@
-"""Golden fits: tables that were right when they were recorded. A change in numbers shall be made on purpose.
+"""Golden fits: tables that were right when they were recorded, so that numbers change only on purpose.
 
 `python tests/test_golden.py` records them again; say in the commit why they changed. benches/golden.py compares larger
 fits, on real tables too, with what another version of the code finds and costs.
@@ -17,7 +17,7 @@ SHAPES = ("constant", "linear", "mixed", "increasing", "levels", "frequency", "f
 
 
 def table(loss, n_rows=400, n_features=6, seed=0):
-    """Columns with ties and missing values, and a target of the loss's own kind in the first three."""
+    """Columns with ties and missing values, and a target for the loss that depends on the first three."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, n_features))
     X[:, 1] = np.round(X[:, 1])

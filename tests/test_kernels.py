@@ -1,6 +1,6 @@
-"""The two backends are one: every kernel of `rbr._fast` against its definition in `rbr.reference.kernels`.
+"""The two backends agree: every kernel of `rbr._fast` against its definition in `rbr.reference.kernels`.
 
-A room contributes its cases in tests/cases_<room>.py, as a dict CASES from the kernel's name to a strategy.
+The cases are in tests/cases_<part>.py, each with a dict CASES from the name of a kernel to a strategy.
 """
 
 from importlib import import_module
@@ -18,7 +18,7 @@ CASES = {}
 for path in sorted(Path(__file__).parent.glob("cases_*.py")):
     CASES.update(import_module(path.stem).CASES)
 
-# NumPy says so when infinities of both signs meet, or a sum is too large; the cases hold such sums on purpose.
+# NumPy warns of sums of infinities of both signs and of overflow; the cases contain such sums on purpose.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),

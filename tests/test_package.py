@@ -1,4 +1,4 @@
-"""The package as a stranger meets it: importing it, building it, and the examples of its README."""
+"""The package as a new user meets it: importing it, building it, and the examples of its pages."""
 
 import ast
 import doctest
@@ -21,7 +21,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def run_python(code, cwd, **environment):
-    """Run code in a fresh interpreter that finds rbr in cwd, if it is there, before any installed one."""
+    """Run code in a fresh interpreter that prefers an rbr in cwd to an installed one."""
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=cwd,
@@ -83,7 +83,7 @@ def test_import_is_light():
 
 
 def imports_of(package):
-    """(file, imported module, names taken from it, whether the file needs it to be imported) of every import."""
+    """(file, imported module, imported names, whether importing the file requires it) of every import."""
     for path in sorted(package.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         inside = {
@@ -114,7 +114,7 @@ DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "interpret": "inter
 
 
 def test_what_is_imported_is_declared():
-    """What a module imports at once is a dependency; what a function imports may belong to an extra."""
+    """Imports at the top of a module are dependencies; those inside functions may belong to an extra."""
     project = PYPROJECT["project"]
     always = declared(project["dependencies"])
     at_times = always.union(*map(declared, project["optional-dependencies"].values()))
@@ -192,7 +192,7 @@ def test_every_extension_is_built():
     assert sources <= built
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- pages and sources
 
 
 def python_blocks(text):
@@ -274,7 +274,7 @@ ROWS = re.compile(r"\b(codes|raw|row_weights|_blocks|_n_rows|spread_rows|n_rows)
 
 
 def test_only_the_objective_knows_rows():
-    """Solvers, bags, refinement, jumps and the way to a model hold no row, code, target or row index."""
+    """Solvers, bags, refinement, jumps and the code that builds a model hold no row, code, target or row index."""
     around = ("estimators/bagging", "estimators/refine", "model/jumps", "model/from_solution")
     for path in [*(PACKAGE / "solvers").glob("*.py"), *(PACKAGE / f"{name}.py" for name in around)]:
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The pool: ranges cover the work once, a late thread holds up nobody, errors arrive, and forked children work."""
+"""The pool: ranges cover the work once, a late thread delays no one, errors are raised, and forked children work."""
 
 import multiprocessing
 import os
@@ -40,7 +40,7 @@ def test_one_thread_is_one_plain_call():
 
 
 def test_a_thread_that_does_not_come_holds_up_nobody():
-    """The pool's workers are all kept busy elsewhere; the caller does the work alone, and returns."""
+    """With all workers of the pool busy elsewhere, the caller does the work alone and returns."""
     over_ranges(lambda first, last: None, 10, 3)  # the pool has workers now
     release, workers = threading.Event(), _parallel._pool_size
     busy = [_parallel._pool_of(1).submit(release.wait) for _ in range(workers)]
@@ -91,7 +91,7 @@ def test_errors_of_any_thread_arrive(failing):
 
 
 def test_every_thread_runs_the_backend_of_its_caller():
-    """Three ranges and a barrier of three: no thread can take two."""
+    """Three ranges and a barrier of three, so that no thread can take two."""
     barrier, seen = threading.Barrier(3, timeout=60), []
 
     def kernel(first, last):
@@ -107,7 +107,7 @@ def test_every_thread_runs_the_backend_of_its_caller():
 
 
 class _EagerPool(ThreadPoolExecutor):
-    """Its first worker has done all the work before the caller begins: no dealt range runs in the caller's thread."""
+    """A pool whose first worker finishes before the caller begins, so that no range runs in the caller's thread."""
 
     n_submitted = 0
 
@@ -125,7 +125,7 @@ def test_the_reference_calls_no_compiled_kernel_on_any_thread(monkeypatch, loss)
 
     for name in _fast.__all__:
         monkeypatch.setattr(_fast, name, compiled)
-    for room in (cutting, design, scoring):  # the smallest work is worth a thread
+    for room in (cutting, design, scoring):  # even the smallest work gets a thread
         monkeypatch.setattr(room, "MIN_ENTRIES_PER_THREAD", 1)
     monkeypatch.setattr("rbr.losses.sums.THREADED_ROWS", 1)
     rng = np.random.default_rng(0)
@@ -162,7 +162,7 @@ def _fit_in_child(queue):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python warns of forks beside threads: that is the test
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python warns of forks with threads, which is what is tested
 def test_a_forked_child_fits_as_its_parent_does():
     expected = _fit(2)
     assert _parallel._pool is not None, "the parent's pool has been used"
@@ -195,7 +195,7 @@ def test_blas_has_one_thread_inside_and_its_own_again_outside():
         first, second = _parallel.one_blas_thread(), _parallel.one_blas_thread()
         first.__enter__()
         second.__enter__()
-        first.__exit__(None, None, None)  # in another order than a stack's, as threads do
+        first.__exit__(None, None, None)  # not in reverse order, as may happen with threads
         assert all(n == 1 for n in blas())
         second.__exit__(None, None, None)
         assert blas() == before

@@ -56,7 +56,7 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
         else:
             _costs_leftwards(p, e, s.cost)
             piece = s.cost
-        e = _join(rows + k - 2, stride, piece, k - 1, e, &least_cost)
+        e = _best_last_start(rows + k - 2, stride, piece, k - 1, e, &least_cost)
         s.cut[k - 1] = <int32_t> e
     s.cut[0] = 0
     return n_pieces
@@ -114,7 +114,7 @@ cdef Py_ssize_t _search_two(Pieces *p, Scratch *s) noexcept nogil:
                       &around_mean, &around_line)
         s.best[e] = _piece_cost(p, around_mean, around_line)
     _costs_leftwards(p, p.n, s.cost)
-    start = _join(s.best, 1, s.cost, 1, p.n, &least)
+    start = _best_last_start(s.best, 1, s.cost, 1, p.n, &least)
     s.cut[0] = 0
     s.cut[1] = <int32_t> start
     # The added term exceeds what `tiny` adds to the cost of perfect fits, which must not count as a gain.
@@ -132,7 +132,7 @@ cdef void _costs_leftwards(Pieces *p, Py_ssize_t end, double *cost) noexcept nog
         cost[start] = _piece_cost(p, around_mean, around_line)
 
 
-cdef Py_ssize_t _join(
+cdef Py_ssize_t _best_last_start(
     const double *before, Py_ssize_t stride, const double *piece, Py_ssize_t first_start, Py_ssize_t end,
     double *least_cost
 ) noexcept nogil:

@@ -18,7 +18,7 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
         else:
             s.best[0] = 0.0
             _search_constants(p, 0, True, s.best, s.best, s.split, s)
-            n_pieces = _follow(s.split, p.n, s.cut)
+            n_pieces = _trace_back(s.split, p.n, s.cut)
         if n_pieces <= limit:
             return n_pieces
     elif p.count_codes == NULL:
@@ -69,7 +69,7 @@ cdef bint _is_sorted(Pieces *p) noexcept nogil:
     return True
 
 
-cdef Py_ssize_t _follow(const int32_t *split, Py_ssize_t n, int32_t *cut) noexcept nogil:
+cdef Py_ssize_t _trace_back(const int32_t *split, Py_ssize_t n, int32_t *cut) noexcept nogil:
     """The starts of the pieces, left to right; split[e] is the start of the last piece over the bins 0..e-1."""
     cdef Py_ssize_t n_pieces = 0, e = n, i
     while e > 0:

@@ -38,4 +38,4 @@ cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
                     s.around_line[kept] = s.around_line[j]
                 kept += 1
         n_alive = kept
-    return _follow(s.split, p.n, s.cut)
+    return _trace_back(s.split, p.n, s.cut)

@@ -148,7 +148,7 @@ cdef void _release(Scratch *s) noexcept nogil:
     free(s.by_count)
 
 
-cdef int _need_splits(Scratch *s, Py_ssize_t size) noexcept nogil:
+cdef int _reserve_splits(Scratch *s, Py_ssize_t size) noexcept nogil:
     cdef int32_t *grown
     if size <= s.splits_capacity:
         return 0

@@ -148,7 +148,7 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
     cdef double *best = s.best
     cdef double *swap
     cdef int32_t *split
-    if _need_splits(s, 4 * (n + 1)) < 0:
+    if _reserve_splits(s, 4 * (n + 1)) < 0:
         return -1
     _begin(s, 0, 0, p.unit, p.u[0], 0.0)
     for e in range(1, n + 1):
@@ -159,7 +159,7 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
     for k in range(2, limit + 1):
         if least <= _least_price_beyond(p, k - 1, limit):
             break
-        if _need_splits(s, k * (n + 1)) < 0:
+        if _reserve_splits(s, k * (n + 1)) < 0:
             return -1
         split = s.splits + (k - 1) * (n + 1)
         if k < limit:
@@ -170,7 +170,7 @@ cdef Py_ssize_t _search_by_count_pruned(Pieces *p, Py_ssize_t limit, Scratch *s)
         else:
             # The last pass needs only the last end.
             _costs_leftwards(p, n, s.cost)
-            split[n] = <int32_t> _join(before, 1, s.cost, k - 1, n, &best[n])
+            split[n] = <int32_t> _best_last_start(before, 1, s.cost, k - 1, n, &best[n])
         if best[n] < least:
             least = best[n]
             n_pieces = k

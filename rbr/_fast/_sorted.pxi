@@ -13,7 +13,7 @@ cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s)
     cdef double *before = s.best_before
     cdef double *best = s.best
     cdef double *swap
-    if _need_splits(s, 4 * (n + 1)) < 0:
+    if _reserve_splits(s, 4 * (n + 1)) < 0:
         return -1
     s.weight_sum[0] = s.weight_rest[0] = s.moment_sum[0] = s.moment_rest[0] = 0.0
     for e in range(1, n + 1):
@@ -30,7 +30,7 @@ cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s)
     for k in range(2, limit + 1):
         if least <= _least_price_beyond(p, k - 1, limit):
             break
-        if _need_splits(s, k * (n + 1)) < 0:
+        if _reserve_splits(s, k * (n + 1)) < 0:
             return -1
         swap = before
         before = best

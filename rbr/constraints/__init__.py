@@ -7,10 +7,10 @@ design (one shape, one limit, one position per bin) and a solver then calls `Bou
 from rbr.constraints.bound import DEFAULT_MAX_SEGMENTS, BoundConstraints
 from rbr.constraints.constraints import DEFAULT_JUMP_COST, SEGMENTATIONS, Constraints
 from rbr.constraints.positions import POSITIONS, bin_positions
-from rbr.constraints.search import CAUTIOUS, Prox, Unread
+from rbr.constraints.search import SCREENING_PRICE_FACTOR, Prox, Unread
 
 __all__ = [
-    "CAUTIOUS",
+    "SCREENING_PRICE_FACTOR",
     "DEFAULT_JUMP_COST",
     "DEFAULT_MAX_SEGMENTS",
     "POSITIONS",

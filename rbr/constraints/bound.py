@@ -69,7 +69,7 @@ class BoundConstraints:
         for number in np.unique(self.shapes):
             own = self.shapes == number
             codes[own] = spec_at(number).cheapest_code(self.n_ordered[own], self.limits[own])
-        # With a missing bin one constant piece beside it is a table too; lines and free tables still pay their own.
+        # One constant piece beside a missing bin is a table of code 1; lines and free tables still pay their own code.
         alone = ~self.flags("is_never_flat")
         return np.where(self.missing & alone, 1.0, codes + self.missing)
 
@@ -82,13 +82,13 @@ class BoundConstraints:
         return replace(self, jump_cost=jump_cost)
 
     def excluding(self, features: np.ndarray) -> BoundConstraints:
-        """The same with some more features whose tables stay zero."""
+        """The same with more features excluded: their tables stay zero."""
         excluded = self.excluded.copy()
         excluded[features] = True
         return replace(self, excluded=excluded)
 
     def on(self, weights: np.ndarray) -> BoundConstraints:
-        """The same tables, at the same positions, in another geometry."""
+        """The same tables, at the same positions, with other weights."""
         return replace(self, weights=weights)
 
     def without_limits(self, jump_cost: float) -> BoundConstraints:
@@ -97,7 +97,7 @@ class BoundConstraints:
         return replace(self, max_features=None, limits=limits).with_jump_cost(jump_cost)
 
     def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
-        """How many numbers the used tables hold, given their means: pieces, slopes, missing values, less one each."""
+        """The free parameters of the used tables: pieces, slopes and missing bins, less one per table for its mean."""
         by_class = labels[:, None] if labels.ndim == 1 else labels
         total = 0
         for j in support:
@@ -107,7 +107,7 @@ class BoundConstraints:
         return float(total)
 
     def check_frequency(self) -> None:
-        """`frequency` is a projection only where all ordered bins weigh the same."""
+        """Raise a ValueError if ordered bins differ in weight but the shape, like `frequency`, needs equal ones."""
         for j in np.flatnonzero(self.flags("needs_equal_weights")).tolist():
             w = self.weights[self.offsets[j] : self.offsets[j] + self.n_ordered[j]]
             if np.ptp(w) > 1e-9 * w.max():
@@ -158,9 +158,9 @@ class BoundConstraints:
         Parameters
         ----------
         screen : bool
-            Leave out the search in tables that cannot win. The result is the same to the bit.
+            Do not search tables that cannot win. The result is the same to the bit.
         unread : Unread, optional
-            Tables that are not in f yet, and are asked for only if they may win. Needs `screen`.
+            Tables that are not in f yet, and are computed only if they may win. Needs `screen`.
         """
         f = np.asarray(f, dtype=np.float64)
         n_coef = int(self.offsets[-1])
@@ -217,8 +217,8 @@ class BoundConstraints:
     def _search_while_it_can_win(self, search, ranks, bounds, is_unread, read) -> np.ndarray:
         """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound.
 
-        An unread table whose turn it is, is read; that lowers its bound, and it takes its new place in the order.
-        Twice as many are read each time, so that the times are few.
+        When the turn of an unread table comes, it is read; that lowers its bound, and it moves to its new place in the
+        order. Each time twice as many are read, so that there are few such times.
         """
         limit, n_to_read, is_sorted = self.max_features, FIRST_READ, False
         waiting, searched = np.flatnonzero(bounds > 0), np.zeros(0, dtype=np.int64)

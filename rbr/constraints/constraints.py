@@ -1,4 +1,4 @@
-"""What a user writes down: limits, shapes, prices."""
+"""The constraints as a user states them: limits, shapes, prices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rbr.constraints.bound import DEFAULT_MAX_SEGMENTS, BoundConstraints
 from rbr.constraints.positions import POSITIONS, bin_positions
 from rbr.shapes import shape_names
 
-# kappa where nobody says otherwise; benches/solver.py shows what it selects.
+# The default kappa of the estimators and of `solve`; benches/defaults.py compares it with others.
 DEFAULT_JUMP_COST = 0.5
 
 SEGMENTATIONS = ("exact", "greedy")
@@ -33,7 +33,7 @@ class Constraints:
         "constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency" or "free";
         features that a mapping leaves out are "constant".
     position : {"rank", "index", "value"}
-        Where a bin stands when a line is drawn: its mid-rank, its index, or the mean of the feature in it.
+        The position of a bin when lines are fitted: its mid-rank, its index, or the mean of the feature in it.
     jump_cost : float
         kappa, the price of complexity; 0 is the paper.
     segmentation : {"exact", "greedy"}
@@ -41,8 +41,8 @@ class Constraints:
     exclude : sequence of feature indices
         Features whose tables stay zero.
     always_include : sequence of feature indices
-        Features that enter before all others and without paying for it: they pay for their pieces only, so that one
-        that explains nothing has a flat table.
+        Features that enter before all others and without an entry cost. They pay for their pieces only, so one that
+        explains nothing has a flat table.
 
     Examples
     --------

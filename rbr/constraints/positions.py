@@ -1,4 +1,4 @@
-"""Where the bins of a table stand on the axis along which lines are drawn."""
+"""The positions of bins on the axis along which lines are drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POSITIONS = ("rank", "index", "value")
 def bin_positions(
     position: str, offsets: np.ndarray, weights: np.ndarray, missing: np.ndarray, values: ArrayLike | None
 ) -> np.ndarray:
-    """The place of every bin on the axis along which lines are drawn.
+    """The position of every bin on the axis along which lines are drawn.
 
     "rank": the weight of the table's ordered bins up to the middle of the bin; "index": 0, 1, …; "value": as given.
     The position of a missing bin is never used.
@@ -23,7 +23,7 @@ def bin_positions(
         return np.arange(offsets[-1], dtype=np.float64) - np.repeat(offsets[:-1], n_bins)
     if position == "rank":
         ranks = np.empty(len(weights))
-        for size in np.unique(n_bins):  # tables of one size at a time: their sums start at zero, so none is lost
+        for size in np.unique(n_bins):  # tables of one size at a time: each sum starts at zero and loses no digits
             bins = offsets[:-1][n_bins == size, None] + np.arange(size)
             ranks[bins] = np.cumsum(weights[bins], axis=1) - weights[bins] / 2
         return ranks

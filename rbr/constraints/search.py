@@ -2,7 +2,7 @@
 
 A table that cannot win is never searched: the norm of a projection is at most the norm of what is projected, so tables
 are taken in the order of that bound until the s_G-th best result beats the next bound. Tables of which only bounds are
-known (`Unread`) stand in the same order, and are computed when their turn comes.
+known (`Unread`) take their place in the same order, and are computed when their turn comes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from rbr.shapes import NATIVE
 if TYPE_CHECKING:
     from rbr.constraints.bound import BoundConstraints
 
-# Pairs of bins that one call of a search compares: some tenths of a second, so that Ctrl-C is heard.
+# Pairs of bins that one call of a search compares: some tenths of a second of work, so that Ctrl-C is noticed.
 MAX_PAIRS_PER_CALL = 10_000_000
 
-# Tables that no iterate uses are first searched at this part of the price: few would enter even then, and the net there
+# Tables that no iterate uses are first searched at this fraction of the price: few would enter even then, and that net
 # bounds the net at the full price after the gradient has changed (rbr.solvers.screening). At 0.8 a change may be nearly
 # three times as large as at 1 before a table of noise in 255 bins must be read again, and the search takes no longer.
-CAUTIOUS = 0.8
+SCREENING_PRICE_FACTOR = 0.8
 
-# Columns that are read at first when some must be; a few share the work of going over the rows.
+# How many tables are read the first time; tables read together share the work of going over the rows.
 FIRST_READ = 8
 
-# Tables in this many separate places are centred with all others in between, rather than one by one.
+# If the tables to centre form more than this many runs of neighbours, all tables are centred instead.
 MAX_RUNS = 64
 
 # A computed gain may exceed the computed norm by rounding; bounds are raised by this much so that skipping stays exact.
@@ -46,7 +46,7 @@ class Prox:
 
     f : the stacked tables; support : ascending indices of the non-zero ones; labels : one int32 per bin,
     2 * piece + is_line (-1 outside); codes : code length of each table; n_searched : how many tables were
-    searched for pieces; nets : what each of those gains before its entry is paid, up to a factor, and 0 of others.
+    searched for pieces; nets : what each of those gains before its entry cost, up to a factor; 0 for the others.
     """
 
     f: np.ndarray
@@ -59,16 +59,16 @@ class Prox:
 
 @dataclass(eq=False)
 class Unread:
-    """Tables that a proximal step gets to know only if they may win.
+    """Tables that a proximal step computes only if they may win.
 
     mask : bool per feature, which tables of f are not known yet
     is_free : bool per feature, which tables may be judged by bounds: those that no iterate uses
     norms : (n_stacks, n_features) upper bounds on ||P_zm u_j||_w, u = f / (1 + step * alpha)
     nets : (n_stacks, n_features) upper bounds on the net of u_j before its entry is paid; infinite where none is known
-    tables_with : f with the tables of some more features
+    tables_with : a function that returns f with the tables of the given features computed too
 
     After the step `found_norms` holds the norms of all tables that were known, `found_nets` the nets of those that were
-    `searched` for pieces; for free ones these are nets at CAUTIOUS times the price.
+    `searched` for pieces; for free ones these are nets at SCREENING_PRICE_FACTOR times the price.
     """
 
     mask: np.ndarray
@@ -92,7 +92,7 @@ class Search:
         self.price, self.entry, self.n_threads = price, entry, n_threads
         shape = len(stacks), bound.n_features
         self.centred, self.squared_norms = np.empty_like(stacks), np.empty(shape)
-        # Memory that is zero from the start and never written costs nothing: of a million tables few are.
+        # Zeroed memory that is never written costs nothing, and of a million tables few are written.
         self.out, self.labels = np.zeros(stacks.shape), np.full(stacks.shape, NO_PIECE, dtype=np.int32)
         self.nets, self.codes = np.zeros(shape), np.zeros(shape)
         self.center()
@@ -114,9 +114,9 @@ class Search:
         if reader is None or self.price == 0 or self.bound.greedy:
             self._pieces_at(self.price, tables)
             return
-        # What would not enter even at a lower price needs no second search, and that net bounds later ones.
+        # A table that would not enter even at a lower price needs no second search, and its net bounds later ones.
         free = tables[reader.is_free[tables]]
-        self._pieces_at(CAUTIOUS * self.price, free)
+        self._pieces_at(SCREENING_PRICE_FACTOR * self.price, free)
         reader.keep_nets(self.nets, free)
         at_most = (self.nets[:, free] + _BOUND_MARGIN * self.squared_norms[:, free]).sum(axis=0)
         is_out = (at_most < self.entry) & ~self.bound.forced[free]
@@ -124,7 +124,7 @@ class Search:
         self._pieces_at(self.price, np.concatenate([tables[~reader.is_free[tables]], free[~is_out]]))
 
     def _pieces_at(self, price: float, tables: np.ndarray) -> None:
-        """Search at a price: by the kernel where it knows the shapes, else by their own functions."""
+        """Search at a price: native shapes by the kernel, others by their own search functions."""
         is_native = self.bound.shapes[tables] < len(NATIVE)
         for j in tables[~is_native]:
             for c in range(len(self.stacks)):
@@ -132,14 +132,14 @@ class Search:
         self._search_by_kernel(price, tables if is_native.all() else tables[is_native])
 
     def _search_in_python(self, j: int, c: int, price: float) -> None:
-        """One table by the function of its shape; a missing bin is free, and a piece of its own."""
+        """Search one table by the function of its shape; a missing bin keeps its value, as a separate piece."""
         bound = self.bound
         table = slice(bound.offsets[j], bound.offsets[j + 1])
         ordered = slice(table.start, table.start + bound.n_ordered[j])
         out, labels = self.out[c, table], self.labels[c, table]
         u, w, x = self.centred[c, ordered], bound.weights[ordered], bound.positions[ordered]
         n = len(u)
-        search = cast(Callable, bound.spec(j).search)  # a name only where the kernel knows the shape
+        search = cast(Callable, bound.spec(j).search)  # a str only for native shapes
         out[:n], labels[:n], code = search(u, w, x, int(bound.limits[j]), price)
         if bound.missing[j]:
             out[n], labels[n] = self.centred[c, table.stop - 1], 2 * (labels[:n].max() // 2 + 1)
@@ -162,12 +162,12 @@ class Search:
             )  # fmt: skip
 
     def ranks(self, tables: np.ndarray) -> np.ndarray:
-        """The net of each table with its entry paid; one that may not lose is infinite if it is not flat."""
+        """The net of each table less its entry cost; infinite for an always-included table that is not flat."""
         totals = self.nets[:, tables].sum(axis=0)
         return np.where(self.bound.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - self.entry)
 
     def bounds(self) -> np.ndarray:
-        """Upper bounds on the ranks of all tables, also of those that were not read."""
+        """Upper bounds on the ranks of all tables, read or not."""
         bounds = self.bounds_of(self.squared_norms)
         if self.reader is not None:
             mask = self.reader.mask
@@ -184,8 +184,8 @@ class Search:
         return bounds
 
     def keep(self, winners: np.ndarray, searched: np.ndarray) -> Prox:
-        """The result: of the tables that were searched only the winners are not zero."""
-        losers = np.setdiff1d(searched, winners)  # what was not searched has never been written
+        """The result, in which only the winners are non-zero."""
+        losers = np.setdiff1d(searched, winners)  # tables that were not searched were never written
         lost_bins = bins_of(losers, self.bound.offsets)
         self.out[:, lost_bins], self.labels[:, lost_bins], self.codes[:, losers] = 0.0, -1, 0.0
         return Prox(self.out, winners, self.labels, self.codes, len(searched), self.nets.sum(axis=0))
@@ -201,16 +201,16 @@ class Reader:
         self._nets: np.ndarray | None = None
 
     def keep_nets(self, nets: np.ndarray, tables: np.ndarray) -> None:
-        """Nets at the cautious price."""
+        """Store the nets of some tables at the cautious price."""
         self._nets = np.zeros_like(nets) if self._nets is None else self._nets
         self._nets[:, tables] = nets[:, tables]
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(squared norms, nets)."""
+        """Upper bounds on (squared norms, nets), scaled."""
         return (self._unread.norms / self._unit) ** 2, self._unread.nets / self._unit / self._unit
 
     def read(self, tables: np.ndarray, offsets: np.ndarray) -> None:
-        """Bring some tables into the scaled stacks."""
+        """Compute some tables and write them into the scaled stacks."""
         f, bins = self._unread.tables_with(tables), bins_of(tables, offsets)
         self._scaled[:, bins] = np.atleast_2d(f.T)[:, bins] * (self._shrink / self._unit)
         self.mask[tables] = False
@@ -222,7 +222,7 @@ class Reader:
 
 
 def _runs(tables: np.ndarray, n_features: int) -> list[tuple[int, int]]:
-    """Ranges that cover some tables: runs of neighbours, or everything where they are many."""
+    """Ranges that cover some tables: runs of neighbours, or all tables if there are many runs."""
     tables = np.sort(tables)
     cuts = np.flatnonzero(np.diff(tables) > 1) + 1
     if len(cuts) >= MAX_RUNS:
@@ -231,7 +231,7 @@ def _runs(tables: np.ndarray, n_features: int) -> list[tuple[int, int]]:
 
 
 def largest_positive(totals: np.ndarray, tables: np.ndarray, max_features: int | None) -> np.ndarray:
-    """Where the largest positive totals stand; ties go to the lower table index."""
+    """Indices of the largest positive totals; ties go to the lower table index."""
     positive = np.flatnonzero(totals > 0)
     if max_features is None or len(positive) <= max_features:
         return positive

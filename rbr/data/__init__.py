@@ -1,4 +1,4 @@
-"""From tables to codes: one face for arrays, frames and sparse matrices; `Binner`; `BinnedMatrix`."""
+"""From tables to codes: a common interface to arrays, frames and sparse matrices, `Binner` and `BinnedMatrix`."""
 
 from rbr.data.binning import Binner
 from rbr.data.design import BinnedMatrix

@@ -3,8 +3,8 @@
 A number x of feature j has the code k if edges_[j][k - 1] < x <= edges_[j][k]: its code is the number of
 edges below it. Edges lie between neighbouring training values, so equal values share a bin, infinities and
 values beyond the training range fall into the end bins, and a model that is a table per feature is a step
-function of the feature. The edges of all features lie in one flat array: a million features cost no Python
-object each.
+function of the feature. The edges of all features lie in one flat array, so that a million features do not
+need a Python object each.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ class Binner:
     ----------
     max_bins : int or dict, default 255
         The most bins of a feature, between 2 and 65535, not counting the one for missing values. A dict from
-        column names or indices to ints sets it for these columns, with 255 for the others. Categories have a
-        bin each.
+        column names or indices to ints sets it for these columns, with 255 for the others. Each category has its
+        own bin.
     binning : {"regular", "binomial"} or dict, default "regular"
-        "regular": bins of equal weight. A value that fills a bin alone gets it, and the other bins are shared
-        over the other rows. "binomial": bin sizes drawn from a multinomial distribution, as in the paper's
-        theory. A dict from columns to one of these, or to an increasing array of edges, for these columns;
-        regular for the others.
+        "regular": bins of equal weight. A value heavy enough to fill a bin gets its own, and the other rows
+        share the other bins. "binomial": bin sizes drawn from a multinomial distribution, as in the paper's
+        theory. A dict maps columns to one of these, or to an increasing array of edges; columns that it leaves
+        out are regular.
     categorical_features : "from_dtype", None, or list, default "from_dtype"
         Which features are categories. "from_dtype": the columns of a frame whose dtype is category or string,
-        or object with text in it. A list of column names or indices, or a mask of one bool per column, names
-        them.
+        or object with text in it. None: no column. A list holds column names or indices, or one bool per
+        column.
     random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default None
         Draws the bin sizes of "binomial", and the rows the edges are taken from if there are more than
-        200,000. None stands for a fixed seed.
+        200,000. None means a fixed seed.
     n_jobs : int or None, default None
         The number of threads, as in scikit-learn. The result does not depend on it.
     verbose : int, default 0
-        1 says every few seconds how many columns are done.
+        1 prints every few seconds how many columns are done.
 
     Attributes
     ----------
@@ -78,15 +78,15 @@ class Binner:
     feature_names_in_ : tuple of str or None
         The column names of the training table, if all of them are text.
     n_bins_ : array of int64, shape (n_features,)
-        Bins of each feature, with the one for missing values.
+        Bins of each feature, including the one for missing values.
     offsets_ : array of int64, shape (n_features + 1,)
         Where each feature's bins begin in a vector of all of them.
     missing_ : array of bool, shape (n_features,)
-        Whether training saw missing values in a feature; its last bin is then theirs.
+        Whether training saw missing values in a feature; if so, its last bin holds them.
     is_categorical_ : array of bool, shape (n_features,)
     positions_ : array of float64, shape (n_coef,)
-        The mean of the feature in each bin. Categories have their index, empty bins the middle between their
-        edges, and the bin of missing values repeats the one before.
+        The mean of the feature in each bin; for an empty bin the middle between its edges. The bin of missing
+        values of a numeric feature repeats the one before. Bins of categories have their index.
     edges_ : sequence of arrays
         The edges of each feature; empty for categories.
     categories_ : dict
@@ -134,7 +134,7 @@ class Binner:
         ----------
         X : array, frame or sparse matrix, shape (n_rows, n_features)
         sample_weight : array of float, shape (n_rows,), optional
-            A whole weight means that the row is repeated so often. Rows of weight zero do not exist.
+            An integer weight means that the row is repeated that many times. Rows of weight zero are ignored.
 
         Returns
         -------
@@ -145,14 +145,14 @@ class Binner:
         return self
 
     def _fit(self, table: Table, sample_weight: Any, with_codes: bool) -> np.ndarray | None:
-        """Find the bins, and with codes return those of the table too, where that saves reading it twice."""
+        """Find the bins; `with_codes` also returns the codes of the table, if that saves reading it twice."""
         is_categorical = which_categorical(self.categorical_features, table)
         max_bins = max_bins_of(self.max_bins, table)
         methods, user_edges = methods_of(self.binning, table, is_categorical)
         n_threads = resolve_n_jobs(self.n_jobs)
         rng = generator_of(self.random_state)
         rows = SampledRows(table, sample_weight, int(max_bins[~is_categorical].max(initial=2)), rng)
-        # With at most 255 bins of numbers, codes are known to be bytes before the bins are.
+        # With numbers only and at most 255 bins, codes are known to fit in bytes before the bins are found.
         codes = None
         if with_codes and max_bins.max() < 256 and np.isin(methods, (REGULAR, BINOMIAL)).all():
             if not isinstance(table, SparseTable):
@@ -181,7 +181,7 @@ class Binner:
         return codes
 
     def transform(self, X: Any, sample_weight: Any = None) -> BinnedMatrix:
-        """The binned matrix of a table with the columns of the training table.
+        """The binned matrix of a table that has the columns of the training table.
 
         Missing values of a feature that had none in training and unknown categories have no bin: their code
         is n_bins_[j], one past the last, and they contribute zero.
@@ -190,7 +190,7 @@ class Binner:
         ----------
         X : array, frame or sparse matrix, shape (n_rows, n_features)
         sample_weight : array of float, shape (n_rows,), optional
-            Weights of the rows in the shares of the bins.
+            Row weights for the shares of the bins.
         """
         self._check_fitted()
         table = open_table(X)
@@ -213,7 +213,7 @@ class Binner:
         return BinnedMatrix._of_codes(*fields)
 
     def with_edges(self, edges: Mapping[int, Any], positions: Mapping[int, Any]) -> Binner:
-        """The same bins with the edges of some numeric features moved, but as many as before.
+        """A copy of this binner with the edges of some numeric features moved; each keeps its number of edges.
 
         Parameters
         ----------
@@ -253,9 +253,9 @@ class Binner:
         return RaggedArrays(self._edges, self._edge_offsets)
 
     def bin_labels(self, feature: int | str) -> list[str]:
-        """The bins of a feature in words.
+        """The bins of a feature as text.
 
-        Such as "<= 23.5", "(23.5, 27.5]", "> 27.5"; the names of categories; "missing". Numbers are shortened
+        For example "<= 23.5", "(23.5, 27.5]", "> 27.5"; the names of categories; "missing". Numbers are shortened
         as far as the widths of the bins allow.
 
         Parameters
@@ -315,13 +315,12 @@ class Binner:
     def _category_codes(self, table: Table, j: int) -> np.ndarray:
         levels, codes = table.levels(j)
         index = {category: k for k, category in enumerate(self.categories_[j])}
-        # The code -1 of missing values finds the last entry, the bin behind the ordered ones; n_bins_ is "no
-        # bin".
+        # The code -1 of missing values selects the last entry, the bin after the ordered ones; n_bins_ means "no bin".
         look_up = [index.get(level, self.n_bins_[j]) for level in levels] + [n_ordered_of(self.categories_[j])]
         return np.array(look_up, dtype=np.int64)[codes]
 
     def _code_dtype(self, table: Table) -> type:
-        """uint8 if all codes fit. 256 bins do, unless an entry has no bin and so the code 256."""
+        """uint8 if all codes fit. With 256 bins they do, unless an entry has no bin and so the code 256."""
         most = self.n_bins_.max()
         if most != 256:
             return np.uint8 if most < 256 else np.uint16
@@ -369,7 +368,7 @@ class Parts:
         self.positions.append(np.arange(self.n_bins[j], dtype=np.float64))
 
     def add_numbers(self, start: int, edges, positions, n_ordered, missing) -> None:
-        """Features from `start` on: a row of edges and one of positions each, filled to n_ordered."""
+        """Add features from `start` on: row by row n_ordered positions and one edge fewer; what follows is padding."""
         n_ordered = np.asarray(n_ordered)
         here = slice(start, start + len(n_ordered))
         self.n_bins[here] = n_ordered + missing
@@ -382,12 +381,12 @@ class Parts:
 
 
 def n_ordered_of(categories: tuple) -> int:
-    """Bins of the categories: an empty one if training had nothing but missing values."""
+    """The number of bins for the categories: one, empty, if training had nothing but missing values."""
     return max(len(categories), 1)
 
 
 def joined(arrays: list[np.ndarray]) -> np.ndarray:
-    """The arrays in one, read-only; the list is emptied."""
+    """The arrays concatenated, read-only; the list is emptied."""
     joined = np.concatenate(arrays) if arrays else np.empty(0)
     arrays.clear()
     joined.flags.writeable = False

@@ -1,4 +1,4 @@
-"""What a user may say of the columns of a table: which are categories, how many bins each gets, how they are cut."""
+"""What a user may specify for the columns of a table: which are categories, how many bins each gets, how to cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METHODS = {"regular": REGULAR, "binomial": BINOMIAL}
 
 
 class NamedColumns(Protocol):
-    """What has columns, with or without names: a table, or what is left of one."""
+    """Anything with columns, with or without names: a table, or the names and number of its columns alone."""
 
     @property
     def names(self) -> tuple[str, ...] | None: ...
@@ -32,7 +32,7 @@ class NamedColumns(Protocol):
 
 
 def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
-    """The index of the column that a user names by its name or index."""
+    """The index of a column that a user gives by name or index."""
     if isinstance(key, str):
         if names is None:
             raise ValueError(f"{parameter} names the column {key!r}, but the columns of X have no names; use indices")
@@ -47,12 +47,12 @@ def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter
 
 
 def by_index(given: Mapping, table: NamedColumns, parameter: str) -> dict[int, Any]:
-    """The dict with column indices for keys."""
+    """The same mapping with column indices as keys."""
     by_index: dict[int, Any] = {}
     for key, value in given.items():
         j = index_of(key, table.names, table.n_features, parameter)
         if j in by_index:
-            raise ValueError(f"{parameter} names {table.label(j)} twice, by name and by index; it must do so once")
+            raise ValueError(f"{parameter} names {table.label(j)} twice, by name and by index; it must be named once")
         by_index[j] = value
     return by_index
 
@@ -68,7 +68,7 @@ def max_bins_of(max_bins: Any, table: Table) -> np.ndarray:
 
 
 def methods_of(binning: Any, table: Table, is_categorical: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """How each feature is binned, and the edges of those for which the user gives them."""
+    """How each feature is binned, and the edges that the user gives."""
     user_edges: dict[int, np.ndarray] = {}
     methods = np.full(table.n_features, REGULAR, dtype=np.int8)
     if isinstance(binning, Mapping):
@@ -138,7 +138,7 @@ def which_categorical(given: Any, table: Table) -> np.ndarray:
 
 
 def generator_of(random_state: Any) -> np.random.Generator:
-    """The random numbers that random_state stands for; None is a fixed seed."""
+    """The random generator for random_state; None means a fixed seed."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):

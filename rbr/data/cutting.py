@@ -1,4 +1,4 @@
-"""Columns cut into bins, at quantiles of all rows or of a sample, a block of columns at a time; the codes of rows."""
+"""Cutting columns into bins at quantiles of all rows or of a sample, a block at a time, and encoding rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from rbr.data.choices import BINOMIAL, EDGES, MAX_BINS, REGULAR
 from rbr.data.sampling import draw_rows
 from rbr.data.tables import ENTRIES_PER_BLOCK, ArrayTable, Table
 
-# Up to this many rows the quantiles are those of all rows. Of more, a sample is taken: this many rows per bin, within
-# the limits below. At 255 bins a bin then holds its share of the rows to within 7 % (one standard deviation).
+# Up to MAX_EXACT_ROWS rows the quantiles are those of all rows. For more, a sample is taken: SAMPLE_ROWS_PER_BIN rows
+# per bin, within the limits SAMPLE_ROWS. At 255 bins a bin then holds its share of the rows to within 7 % (one standard
+# deviation).
 MAX_EXACT_ROWS = 200_000
 SAMPLE_ROWS_PER_BIN = 200
 SAMPLE_ROWS = 50_000, 200_000
@@ -26,14 +27,14 @@ SAMPLE_ROWS = 50_000, 200_000
 # Less work than this is not worth another thread.
 MIN_ENTRIES_PER_THREAD = 100_000
 
-# From this many on, numbers are sorted by their digits.
+# From this many rows on, numbers are sorted by radix sort.
 MIN_ROWS_FOR_DIGITS = 1500
 
 SECONDS_BETWEEN_REPORTS = 2.0
 
 
 class SampledRows:
-    """Which rows a fit looks at, and their weights.
+    """Which rows a fit uses, and their weights.
 
     Attributes
     ----------
@@ -64,7 +65,7 @@ class SampledRows:
         self.scale = n_kept / self.n_chosen
         if sample_weight is not None:
             chosen_weight = weight if self.chosen is None else weight[self.chosen]
-            # By a power of two, which changes no digit: sums of huge weights must not overflow.
+            # Dividing by a power of two is exact, and keeps sums of huge weights from overflowing.
             unit = 2.0 ** (np.frexp(chosen_weight.max())[1] - 1)
             if (chosen_weight == chosen_weight[0]).all():
                 n_units = self.n_chosen
@@ -75,11 +76,11 @@ class SampledRows:
 
 
 class Cutter:
-    """Cuts the columns of numbers of a table, block by block, on several threads.
+    """Cuts the numeric columns of a table, block by block, on several threads.
 
-    A block is read, sorted and cut by one thread, in a cache's worth of memory; blocks do not depend on the number of
-    threads. Where all rows are looked at and codes are asked for, a block is encoded while it is there: the table is
-    read once. Where a sample is looked at, they come from a second reading, which also finds the missing values.
+    A block is small enough for a cache, and is read, sorted and cut by one thread; blocks do not depend on the number
+    of threads. If all rows are used and codes are wanted, a block is encoded right after it is cut, so that the table
+    is read once. With a sample, codes come from a second reading, which also finds the missing values.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Cutter:
         self.encodes_blocks = codes is not None and rows.chosen is None
         self.progress = Progress("cutting", table.n_features, verbose)
         self.encoding = Progress("binning", table.n_features, verbose)
-        # Frames make no promise to be read by several threads.
+        # Frames are not guaranteed to be safe to read from several threads.
         self.reading = nullcontext() if isinstance(table, ArrayTable) else threading.Lock()
 
     def blocks(self, method: int, start: int, stop: int) -> list[tuple]:
@@ -105,7 +106,7 @@ class Cutter:
                 found[block] = self._block(method, starts[block], min(starts[block] + width, stop))
 
         n_threads = worthwhile_threads(self.n_threads, self.rows.n_chosen * (stop - start))
-        # Random numbers are drawn in the order of the columns.
+        # One thread for "binomial": random numbers are drawn in the order of the columns.
         over_ranges(cut_blocks, len(starts), 1 if method == BINOMIAL else n_threads, per_call=1)
         if self.codes is not None and not self.encodes_blocks:
             return self._encoded(start, stop, found, self.codes[start:stop])
@@ -118,7 +119,7 @@ class Cutter:
         weights = sort_rows(values, weights)
         missing = np.isnan(values[:, -1])
         if method == EDGES:
-            cut = keep_cuts([self.user_edges[j] for j in range(start, stop)], values, weights)
+            cut = cut_at_edges([self.user_edges[j] for j in range(start, stop)], values, weights)
         else:
             cut = self._cut(method, values, weights, self.max_bins[start:stop])
         if self.codes is not None and self.encodes_blocks:
@@ -145,7 +146,7 @@ class Cutter:
         return outs
 
     def _encoded(self, start: int, stop: int, found: list[tuple], codes: np.ndarray) -> list[tuple]:
-        """The blocks with what the codes of all rows, written here, say about missing values: NaN is n_ordered."""
+        """Write the codes of all rows; return the blocks with the missing values found there (NaN is n_ordered)."""
         flat = [flat_edges(*cut)[0] for _, cut, _ in found]
         n_ordered = np.concatenate([cut[2] for _, cut, _ in found])
         offsets = np.append(0, np.cumsum(n_ordered - 1))
@@ -158,7 +159,7 @@ class Cutter:
 
 
 class Progress:
-    """Says from time to time how many columns are done, if it is asked to."""
+    """Prints from time to time how many columns are done, if verbose."""
 
     def __init__(self, what: str, n_columns: int, verbose: int):
         self.what, self.n_columns, self.verbose = what, n_columns, verbose
@@ -193,10 +194,10 @@ def flat_edges(edges: np.ndarray, positions: np.ndarray, n_bins: np.ndarray) -> 
 
 
 def encode(table: Table, start: int, stop: int, edges, offsets, codes, n_threads: int, progress: Progress) -> None:
-    """The codes of the columns start <= j < stop of numbers; their edges begin at offsets[j - start]."""
+    """Write the codes of the numeric columns start <= j < stop; the edges of column j begin at offsets[j - start]."""
     encode = kernels().encode
     if table.n_rows >= stop - start or table.view_width() == 1:
-        # Rows are dealt out: a table kept by rows is read once, from its first to its last.
+        # Threads share the rows, so that a row-major table is read once, from the first row to the last.
         width = table.view_width()
         for a in range(start, stop, width):
             here = slice(a - start, min(a + width, stop) - start)
@@ -217,7 +218,7 @@ def encode(table: Table, start: int, stop: int, edges, offsets, codes, n_threads
 
 
 def sort_rows(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Sort each row in place, NaN last; returns the weights in the same order, without columns if all are one."""
+    """Sort each row in place, NaN last; returns the weights in the same order, with no columns if all are 1."""
     if weights is None:
         if values.shape[1] >= MIN_ROWS_FOR_DIGITS:
             kernels().sort_rows(values, 0, len(values))
@@ -244,7 +245,7 @@ def _binomial_cuts(values, weights, max_bins, scale, rng):
     return cuts
 
 
-def keep_cuts(edges: list[np.ndarray], values: np.ndarray, weights: np.ndarray):
+def cut_at_edges(edges: list[np.ndarray], values: np.ndarray, weights: np.ndarray):
     """(edges, positions, n_bins) of sorted columns whose edges are given."""
     n_bins = np.array([len(own) + 1 for own in edges])
     padded = np.zeros((len(edges), n_bins.max() - 1))
@@ -258,7 +259,7 @@ def keep_cuts(edges: list[np.ndarray], values: np.ndarray, weights: np.ndarray):
 
 
 def _means_between(values: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The mean of the ascending values in each bin; of an empty one the middle of its edges, or its edge."""
+    """The mean of the ascending values in each bin; for an empty bin the middle of its edges, or its only edge."""
     codes = np.searchsorted(edges, values, side="left")
     totals = np.bincount(codes, weight, minlength=len(edges) + 1)
     ends = np.concatenate([edges[:1], edges, edges[-1:]]) if len(edges) else np.zeros(2)
@@ -272,7 +273,7 @@ def _means_between(values: np.ndarray, weight: np.ndarray, edges: np.ndarray) ->
 
 
 def categories_of(table: Table, j: int, kept: np.ndarray | None) -> tuple[tuple, bool]:
-    """The categories that rows of positive weight have, in order, and whether some have none."""
+    """The categories among the rows of positive weight, in order, and whether any of these rows has none."""
     levels, codes = table.levels(j)
     codes = codes if kept is None else codes[kept]
     missing = bool((codes < 0).any())

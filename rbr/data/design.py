@@ -1,10 +1,10 @@
 """The binned design: a one-hot matrix that is never built.
 
 Row i of X holds a single 1 per feature j, in column offsets[j] + codes[j, i]. So X @ f is a sum of look-ups,
-X.T @ r a sum by bin and X.T @ diag(v) @ X a cross-tabulation, and one byte per entry stands for the 12 of a
-CSR matrix. Codes are kept by feature, because each of these sums reads whole features. They are proved in
-range once, in `BinnedMatrix.__init__`, and the kernels rely on it. Which columns of the user's table a feature was made
-from is written in `columns`; the products have no need of it.
+X.T @ r a sum by bin and X.T @ diag(v) @ X a cross-tabulation, and an entry takes one byte instead of the 12 of a
+CSR matrix. Codes are stored by feature, because each of these sums reads whole features. `BinnedMatrix.__init__` checks
+once that they are in range, and the kernels rely on it. `columns` records which columns of the user's table a feature
+was made from; the products do not use it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ WEIGHTS_KINDS = ("counts", "uniform")
 # Handing a range to another thread costs as much as some ten thousand look-ups.
 MIN_ENTRIES_PER_THREAD = 100_000
 
-# A tenth of a second or so: no call of a kernel keeps Ctrl-C waiting for long.
+# About a tenth of a second of work, so that no kernel call delays Ctrl-C for long.
 MAX_ENTRIES_PER_CALL = 100_000_000
 
-# Sums by bin are those of stretches of rows, added in their order. A stretch is a multiple of ROWS_PER_STRETCH, whose
-# values stay in a core's second cache; there are at most MAX_STRETCHES.
+# Sums by bin are computed over stretches of rows and added in order. The length of a stretch is a multiple of
+# ROWS_PER_STRETCH, whose values stay in a core's L2 cache; there are at most MAX_STRETCHES.
 ROWS_PER_STRETCH = 1 << 16
 MAX_STRETCHES = 32
 
@@ -51,12 +51,12 @@ class BinnedMatrix:
     offsets : array of integers, shape (n_features + 1,)
         Feature j has the columns offsets[j] to offsets[j + 1] - 1, one for each of its bins.
     missing : array of bool, shape (n_features,), optional
-        Whether the last bin of a feature is the one of its missing values. By default there is none.
+        Whether the last bin of a feature holds its missing values. By default there is no such bin.
     positions : array of float, shape (n_coef,), optional
         Where each bin lies on its feature's axis, such as the mean of the values in it. It must be finite
         except in bins of missing values.
     sample_weight : array of float, shape (n_rows,), optional
-        Weights of the rows in the shares of the bins. By default every row counts once.
+        Row weights for the shares of the bins. By default every row counts once.
     columns : array of integers, shape (n_features, n_columns_at_most), optional
         The columns of the binned table that each feature (that is, its table of values) looks at, followed by -1 where
         it looks at fewer than the widest one. By default feature j looks at column j.
@@ -127,7 +127,7 @@ class BinnedMatrix:
         self.weights = _read_only(np.repeat(1.0 / self.n_bins, self.n_bins)) if uniform else self._shares
 
     @classmethod
-    def _of_proved(cls, *fields) -> BinnedMatrix:
+    def _from_valid(cls, *fields) -> BinnedMatrix:
         """A matrix of arrays that are known to be valid."""
         matrix = cls.__new__(cls)
         matrix._set(*fields)
@@ -140,7 +140,7 @@ class BinnedMatrix:
         """A matrix of arrays that a Binner made and that are known to be valid: nothing is copied or checked."""
         shares = _shares(codes, offsets, sample_weight, n_threads)
         columns = _one_column_each(len(codes)) if columns is None else columns
-        return cls._of_proved(codes, offsets, missing, positions, columns, "counts", shares)
+        return cls._from_valid(codes, offsets, missing, positions, columns, "counts", shares)
 
     @property
     def n_rows(self) -> int:
@@ -207,8 +207,8 @@ class BinnedMatrix:
         kind : {"counts", "uniform"}
             Which weights the new matrix shows.
         sample_weight : array of float, shape (n_rows,), optional
-            Weights of the rows from which the shares of the bins are counted again. By default the shares that
-            this matrix was made with are kept, also while it shows uniform weights.
+            Row weights from which the shares of the bins are computed again. By default the shares that this
+            matrix was made with are kept, even while it shows uniform weights.
 
         Examples
         --------
@@ -221,7 +221,7 @@ class BinnedMatrix:
         """
         check_choice(kind, "kind", WEIGHTS_KINDS)
         shares = self._shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
-        return self._of_proved(self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares)
+        return self._from_valid(self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares)
 
     def __getitem__(self, rows) -> BinnedMatrix:
         """The matrix of the chosen rows: a slice, an array of row indices, or a mask.
@@ -231,7 +231,7 @@ class BinnedMatrix:
         return self.at(rows)
 
     def at(self, rows, sample_weight=None, n_threads: int = 1) -> BinnedMatrix:
-        """The matrix of the chosen rows, as `B[rows]`, and with weights of the rows from which shares are counted."""
+        """The matrix of the chosen rows, as `B[rows]`, with optional row weights for the shares of the bins."""
         if isinstance(rows, slice):
             codes = np.ascontiguousarray(self.codes[:, rows])
         else:
@@ -244,7 +244,7 @@ class BinnedMatrix:
             _deal(take, self.n_features, n_threads, codes.size)
         shares = _shares(codes, self.offsets, sample_weight, n_threads)
         kept = self.offsets, self.missing, self.positions, self.columns, self.weights_kind
-        return self._of_proved(codes, *kept, shares)
+        return self._from_valid(codes, *kept, shares)
 
     def matvec(self, f, features=None, n_threads: int = 1) -> np.ndarray:
         """X @ f: for each row, the sum over the features of the table entry of its bin.
@@ -281,7 +281,7 @@ class BinnedMatrix:
         Parameters
         ----------
         values : array of float, shape (n_rows,) or (n_rows, n_classes)
-            A value that is NaN makes NaN of the sums of its own bins and no others.
+            A NaN makes the sums of its own bins NaN, and no others.
         features : array of int, optional
             Compute these features only and leave zero elsewhere; one that is listed twice counts twice.
         n_threads : int
@@ -293,7 +293,7 @@ class BinnedMatrix:
         """
         columns, is_vector = _check_columns(values, self.n_rows, "values")
         features = self._check_features(features)
-        # A feature's sums have one owner, so it may be handed out only once.
+        # Only one thread may write the sums of a feature, so each feature is passed to the kernel once.
         distinct, times = np.unique(features, return_counts=True)
         out = np.zeros((len(columns), self.n_coef))
         for column, bin_sums in zip(columns, out, strict=True):
@@ -395,14 +395,14 @@ def _deal(kernel: Callable[..., None], n_items: int, n_threads: int, n_entries: 
 
 
 def _worth(n_threads: int, n_entries: int) -> int:
-    """As many threads as asked for and as the work is worth."""
+    """The number of threads to use: at most n_threads, and no more than the work is worth."""
     return min(check_int(n_threads, "n_threads", 1), 1 + n_entries // MIN_ENTRIES_PER_THREAD)
 
 
 def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: np.ndarray, n_threads: int) -> None:
     """Add to `out`, for each bin of each listed feature, the sum of values over its rows.
 
-    What threads are given are stretches of rows, of all features or, where there are few stretches, of some.
+    Each thread works on stretches of rows, for all features or, where there are few stretches, for some of them.
     """
     n_rows, n_listed = codes.shape[1], len(features)
     length = ROWS_PER_STRETCH * max(1, -(-n_rows // (ROWS_PER_STRETCH * MAX_STRETCHES)))
@@ -429,14 +429,14 @@ def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: n
 
 
 def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight, n_threads: int = 1) -> np.ndarray:
-    """By feature, the share of each bin among the weighted rows that have one; uniform where none has."""
+    """For each feature, the share of each bin among the weighted rows that have one; uniform where none has."""
     n_features, n_rows = codes.shape
     sums = np.zeros(offsets[-1])
     if sample_weight is None:
         _deal(kernels().bin_counts, n_features, n_threads, codes.size, codes, offsets, sums)
     else:
         row_weights = check_nonnegative(sample_weight, n_rows, "sample_weight")
-        # Shares do not depend on the scale; without it sums of huge weights overflow and tiny ones underflow.
+        # Scaling does not change the shares; without it sums of huge weights overflow and tiny ones underflow.
         _, exponent = np.frexp(row_weights.max(initial=0.0))
         row_weights = np.ldexp(row_weights, -exponent)
         all_features = np.arange(n_features, dtype=np.int64)
@@ -541,7 +541,7 @@ def _check_columns_looked_at(columns, n_features: int) -> np.ndarray:
 
 
 def _check_rows(rows, n_rows: int) -> np.ndarray:
-    """Row indices from 0, also of a mask and of indices that count from the end."""
+    """Row indices from 0, given a mask or indices that may count from the end."""
     given = np.asarray(rows)
     if given.size == 0 and given.ndim == 1 and given.dtype != bool:
         return given.astype(np.int64)
@@ -562,7 +562,7 @@ def _check_rows(rows, n_rows: int) -> np.ndarray:
 
 
 def _check_columns(values, length: int, name: str) -> tuple[np.ndarray, bool]:
-    """The columns of a matrix, or the one of a vector, as contiguous rows; and whether it was a vector."""
+    """The columns of a matrix, or a vector as one column, as contiguous rows; and whether it was a vector."""
     given = np.asarray(values, dtype=np.float64)
     if given.ndim not in (1, 2) or given.shape[0] != length:
         raise ValueError(f"{name} has shape {given.shape}; it must be ({length},) or ({length}, n_classes)")

@@ -1,4 +1,4 @@
-"""Samples of rows that leave no stretch of a table out."""
+"""Samples of rows from all parts of a table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 
 def draw_rows(n_rows: int, n_sample: int, rng: np.random.Generator) -> np.ndarray:
-    """Ascending indices of a sample: of each of n_sample stretches of rows one.
+    """Ascending indices of a sample: one random row from each of n_sample equal stretches.
 
-    Every stretch of sorted rows is represented, and rows with a period are not met in step with it.
+    Every part of a sorted table is represented, and a periodic table is not sampled in step with its period.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def draw_rows(n_rows: int, n_sample: int, rng: np.random.Generator) -> np.ndarra
 
 @lru_cache(maxsize=4)
 def spread_rows(n_rows: int, n_sample: int) -> np.ndarray:
-    """`draw_rows` by a draw that is always the same; read-only."""
+    """`draw_rows` with a fixed seed, cached and read-only."""
     rows = draw_rows(n_rows, n_sample, np.random.default_rng(0))
     rows.flags.writeable = False
     return rows

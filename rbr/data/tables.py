@@ -1,4 +1,4 @@
-"""One face for every kind of table: NumPy arrays, pandas and polars frames, scipy.sparse matrices.
+"""A common interface to every kind of table: NumPy arrays, pandas and polars frames, scipy.sparse matrices.
 
 A table is read by columns: numbers as float32 or float64 (a view where the data allow it, never a float copy
 of the whole table), categories as integer codes with the levels they stand for. pandas, polars and
@@ -17,12 +17,12 @@ import numpy as np
 # Numbers that are not yet float32 or float64 are converted this many at a time.
 ENTRIES_PER_BLOCK = 2**22
 
-# Columns are sorted in blocks of this many numbers, which stay in a cache from the reading to the last use; but those
-# of an array at least this many at a time: where it is kept by rows that is a cache line of each row.
+# Columns are sorted in blocks of ENTRIES_PER_SORT numbers, which stay in a cache from reading to last use. Of an array
+# at least MIN_COLUMNS_PER_SORT are read at a time: if it is row-major, that is a cache line of each row.
 ENTRIES_PER_SORT = 2**18
 MIN_COLUMNS_PER_SORT = 8
 
-# To the kernel `transpose` no rows mean all.
+# To the kernel `transpose` an empty list of rows means all rows.
 ALL = np.empty(0, dtype=np.int64)
 
 
@@ -60,14 +60,14 @@ class Table(ABC):
     n_rows: int
     n_features: int
     names: tuple[str, ...] | None = None
-    has_dtypes = False  # whether each column has a dtype of its own
+    has_dtypes = False  # whether each column has its own dtype
 
     def label(self, j: int) -> str:
-        """The column as an error message calls it."""
+        """What error messages call column j."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
     def check_columns(self, names: tuple[str, ...] | None, n_features: int, owner: str) -> None:
-        """A ValueError unless the columns are those that `owner` was fitted to."""
+        """Raise a ValueError unless the columns are those that `owner` was fitted to."""
         if names is not None and self.names is not None and names != self.names:
             problems = []
             if absent := [name for name in names if name not in set(self.names)]:
@@ -89,7 +89,7 @@ class Table(ABC):
         return False
 
     def sample(self, rows: np.ndarray | None) -> Table:
-        """The table of the given rows (all if None), of which columns to sort are read."""
+        """The table of the given rows (all if None), for `columns_to_sort`."""
         return self if rows is None else RowsOf(self, rows)
 
     def sort_width(self, n_rows: int) -> int:
@@ -104,11 +104,11 @@ class Table(ABC):
         numbers = self.numbers(start, stop)
         values = np.empty((stop - start, self.n_rows), dtype=numbers.dtype)
         if numbers.strides[0] > numbers.strides[1]:
-            # The rows of a wide table are pages apart. Pieces of them are put side by side first: that is faster.
+            # The rows of a wide table are pages apart: it is faster to copy the needed parts side by side first.
             transpose(np.ascontiguousarray(numbers), ALL, values, 0, stop - start)
         else:
             values[:] = numbers.T
-        return values, _for_each(weights, stop - start)
+        return values, _tile_weights(weights, stop - start)
 
     def view_width(self) -> int:
         """The number of neighbouring columns that `numbers` gives at once without much memory."""
@@ -151,7 +151,7 @@ class Table(ABC):
 
 
 class RowsOf(Table):
-    """Some rows of another table; its numbers are read when they are asked for."""
+    """Some rows of another table, read from it on demand."""
 
     def __init__(self, table: Table, rows: np.ndarray):
         self.n_rows, self.n_features, self.names = len(rows), table.n_features, table.names
@@ -167,7 +167,7 @@ class RowsOf(Table):
             return super().columns_to_sort(start, stop, weights, transpose)
         values = np.empty((stop - start, self.n_rows), dtype=whole.dtype)
         transpose(whole[:, start:stop], self._rows, values, 0, stop - start)
-        return values, _for_each(weights, stop - start)
+        return values, _tile_weights(weights, stop - start)
 
     def numbers(self, start, stop, rows=None):
         return self._table.numbers(start, stop, self._rows if rows is None else self._rows[rows])
@@ -181,7 +181,7 @@ class RowsOf(Table):
 
 
 class ArrayTable(Table):
-    """A NumPy array, or whatever NumPy makes an array of."""
+    """A NumPy array, or anything that NumPy converts to one."""
 
     def __init__(self, X):
         X = X if isinstance(X, np.ndarray) else np.asarray(X)
@@ -255,7 +255,7 @@ class PandasTable(Table):
 
     def holds_categories(self, j):
         series = self._series(j)
-        # Text has the dtype "string" or "str", by the version of pandas, and behind Arrow "string[pyarrow]".
+        # Text has the dtype "string" or "str", depending on the version of pandas, or "string[pyarrow]" with Arrow.
         if series.dtype.name == "category" or series.dtype.name.startswith(("str", "large_str")):
             return True
         return series.dtype == object and any(isinstance(value, str) for value in series)
@@ -385,7 +385,7 @@ class SparseTable(Table):
 
 
 def few(names: Sequence[str]) -> str:
-    """Some of the names, for a message."""
+    """The first few names, for a message."""
     shown = ", ".join(repr(name) for name in names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
@@ -401,13 +401,13 @@ def check_names(columns: Iterable) -> tuple[str, ...] | None:
     return names
 
 
-def _for_each(weights: np.ndarray | None, n_columns: int) -> np.ndarray | None:
-    """The weights of the rows, for each column."""
+def _tile_weights(weights: np.ndarray | None, n_columns: int) -> np.ndarray | None:
+    """The weights of the rows, repeated for each column."""
     return None if weights is None else np.tile(weights, (n_columns, 1))
 
 
 def as_floats(numbers: np.ndarray) -> np.ndarray:
-    """Real numbers as float32 where that is what they are or is exact, else as float64."""
+    """Real numbers as float32 if they are float32 or fit exactly, else as float64."""
     if numbers.dtype not in (np.float32, np.float64):
         narrow = numbers.dtype.kind == "b" or numbers.dtype.itemsize <= 2
         numbers = numbers.astype(np.float32 if narrow else np.float64)
@@ -415,7 +415,7 @@ def as_floats(numbers: np.ndarray) -> np.ndarray:
 
 
 def mask_with_nan(numbers: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """The numbers with NaN where `masked` is a masked array and masks them."""
+    """The numbers, with NaN in the masked entries if `masked` is a masked array."""
     if isinstance(masked, np.ma.MaskedArray):
         return np.where(np.ma.getmaskarray(masked), np.nan, np.ma.getdata(numbers)).astype(numbers.dtype)
     return numbers
@@ -430,7 +430,7 @@ def as_numbers(column: np.ndarray, label: str) -> np.ndarray:
         raise ValueError(f"Complex data not supported: {label} has dtype {column.dtype}; it must hold real numbers")
     values = [np.nan if is_missing(value) else value for value in column.tolist()]
     try:
-        # float() raises a TypeError for what can be no number; it says so itself.
+        # For objects that cannot be numbers float() raises a TypeError that says so.
         return np.array([float(value) for value in values])
     except ValueError as error:
         text = next((value for value in values if isinstance(value, (str, bytes)) and not _is_number(value)), None)
@@ -450,10 +450,10 @@ def _is_number(text: str | bytes) -> bool:
 
 
 def refuse_dates(kind: str, dtype: Any, label: str) -> None:
-    """An error for a dtype of dates, times or durations."""
+    """Raise an error for a dtype of dates, times or durations."""
     if kind in "mM":
         raise ValueError(
-            f"{label} has the dtype {dtype}; dates and durations must be made numbers first, "
+            f"{label} has the dtype {dtype}; dates and durations must be converted to numbers first, "
             f"such as the days since a fixed date"
         )
 
@@ -487,7 +487,7 @@ def levels_of_objects(values: list[Hashable], label: str) -> tuple[list, np.ndar
 
 
 def in_order(levels: list, codes: np.ndarray) -> tuple[list, np.ndarray]:
-    """The same column with its levels sorted: by value, or where they do not compare by type and text."""
+    """The same column with its levels sorted: by value, or by type and text where values do not compare."""
     try:
         order = sorted(range(len(levels)), key=levels.__getitem__)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The library as a scikit-learn user knows it: `RBRRegressor` and `RBRClassifier`."""
+"""The scikit-learn estimators `RBRRegressor` and `RBRClassifier`, and the bootstrap of a fitted one."""
 
 from rbr.estimators.bootstrap import Bootstrap
 from rbr.estimators.classifier import RBRClassifier

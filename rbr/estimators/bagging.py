@@ -1,10 +1,10 @@
 """Bags: on few rows, the average of fits on subsamples, projected back into the constraint set.
 
-On few rows noise chooses the places of jumps and which of several related features enters. Fits on subsamples choose
+With few rows, noise decides where the jumps are and which of several related features enters. Fits on subsamples decide
 differently, and their average is closer to the truth than any of them. How strict those fits should be depends on the
-table (lines for all features, or few features with many pieces), and the rows that a bag left out tell: of a few
-ways to fit those with the least out-of-bag loss are averaged. The projection then makes a model of the average that
-keeps the promised limits.
+table (lines for all features, or few features with many pieces), so a few ways to fit are tried, and those with the
+least loss on the rows left out of the bags are averaged. The projection then turns the average into a model that keeps
+the user's limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rbr.solvers.start import start_at
 
 
 @dataclass(frozen=True)
-class Way:
+class BagFit:
     """One way to fit a bag: constraints no looser than the user's, and a ridge."""
 
     name: str
@@ -35,10 +35,10 @@ class Way:
     alpha: float
 
 
-def ways_to_fit(constraints: Constraints, objective: Objective, alpha: float) -> list[Way]:
-    """Ways to fit a small table, from the dense and straight to the sparse and bent.
+def candidate_fits(constraints: Constraints, objective: Objective, alpha: float) -> list[BagFit]:
+    """Ways to fit a small table, from lines in all features to many pieces in few features.
 
-    The average decides which features matter, so but for the last a feature enters a bag unpaid.
+    The average decides which features matter, so in all ways but the last, features enter a bag at no cost.
     """
     bound = constraints.bind_to(objective.tables)
     shapes = np.array(shape_names(), dtype=object)[bound.shapes]
@@ -47,23 +47,23 @@ def ways_to_fit(constraints: Constraints, objective: Objective, alpha: float) ->
     one_line = np.where(flexible, 1, bound.limits)
     few_lines = np.where(flexible, np.minimum(bound.limits, 2), bound.limits)
     allowed = tuple(j for j in range(bound.n_features) if j not in constraints.exclude)
-    unpaid = replace(constraints, always_include=allowed)
+    free_features = replace(constraints, always_include=allowed)
     ridge = max(alpha, objective.options.bag_alpha)
     return [
-        Way("lines", replace(unpaid, shape=lines, max_segments=one_line, jump_cost=0.0), ridge),
-        Way("bent lines", replace(unpaid, shape=lines, max_segments=few_lines, jump_cost=0.5), ridge),
-        Way("all features", unpaid, ridge),
-        Way("few features", constraints, ridge),
+        BagFit("lines", replace(free_features, shape=lines, max_segments=one_line, jump_cost=0.0), ridge),
+        BagFit("bent lines", replace(free_features, shape=lines, max_segments=few_lines, jump_cost=0.5), ridge),
+        BagFit("all features", free_features, ridge),
+        BagFit("few features", constraints, ridge),
     ]
 
 
 def bag_average(
-    solution: Solution, ways: list[Way], *, n_bags: int, random_state: Any = None, verbose: int = 0, **arguments
+    solution: Solution, ways: list[BagFit], *, n_bags: int, random_state: Any = None, verbose: int = 0, **arguments
 ) -> Solution:
     """The solution whose tables are the projected average of n_bags fits, in the ways that do best out of bag.
 
-    All ways take the first bags; the best few of them take the rest. `arguments` are those of `solve` but for the
-    constraints and the ridge, which the ways bring.
+    All ways are fitted on the first bags, and only the best few on the rest. `arguments` are those of `solve`, except
+    that the constraints and the ridge of each way replace theirs.
     """
     options = solution.problem.options
     bags = solution.problem.objective.bags(len(ways), options.bag_share, random_state)
@@ -89,9 +89,10 @@ def bag_average(
 
 
 def _project(solution: Solution, average: np.ndarray) -> Solution:
-    """The average's nearest tables that keep the limits, at a small price.
+    """The nearest tables to the average that keep the limits, with a small price on features and pieces.
 
-    Its history has two rows, the constant model and the average; an average is a fixed point only by chance.
+    The history has two rows, the constant model and the projected average. `converged` is False, because an average
+    is a fixed point only by chance.
     """
     problem = solution.problem
     found = problem.constraints.prox(
@@ -109,7 +110,7 @@ def _project(solution: Solution, average: np.ndarray) -> Solution:
 
 
 def solve_quietly(objective: Objective, **arguments) -> Solution:
-    """A fit whose answer is only averaged: whether it has converged to the last digit does not matter."""
+    """A fit whose result is only averaged, so that it needs few digits and no convergence warning."""
     until = {"tol": objective.options.bag_tol, "max_iter": objective.options.bag_iterations}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,7 +1,7 @@
-"""What the regressor and the classifier share.
+"""The common part of the regressor and the classifier.
 
 An estimator only composes: table -> Binner -> BinnedMatrix -> objective -> solve -> AdditiveModel. Everything learned
-is in `model_`, a value that predicts alone; the estimator adds scikit-learn's parameters, checks and conventions.
+is in `model_`, which predicts without the estimator; the latter adds scikit-learn's parameters, checks and conventions.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ from rbr.data.binning import Binner
 from rbr.data.choices import generator_of
 from rbr.data.design import WEIGHTS_KINDS
 from rbr.data.tables import is_frame
-from rbr.estimators.bagging import Way, bag_average, ways_to_fit
+from rbr.estimators.bagging import BagFit, bag_average, candidate_fits
 from rbr.estimators.bootstrap import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
-from rbr.estimators.inputs import Columns, check_offset, dispersion_of_weights, is_ordered, with_gaps
+from rbr.estimators.inputs import Columns, check_offset, dispersion_of_weights, fill_masked, is_ordered
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Objective, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
 
-try:  # scikit-learn 1.9 brought callbacks
+try:  # callbacks are new in scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # pragma: no cover - older scikit-learn
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing to support."""
+        """Without callbacks there is nothing to support."""
 
     def with_callbacks(fit):
         return fit
 
 
-# n_bags="auto": the number of bags below a number of rows, none from there on (benches/defaults.py), and none where
-# there are more columns per row: there they cost a hundred fits and find less than one (benches/wide_bags.py).
+# n_bags="auto": DEFAULT_BAGS with fewer than BAGS_BELOW_ROWS rows, else none (benches/defaults.py). Also none with more
+# than BAGS_UP_TO_COLUMNS_PER_ROW columns per row: bags then cost a hundred times as much as a single fit and find less
+# (benches/wide_bags.py).
 DEFAULT_BAGS, BAGS_BELOW_ROWS, BAGS_UP_TO_COLUMNS_PER_ROW = 12, 5000, 5
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
 
 def all_or_nothing(fit):
-    """A fit that leaves the estimator as it was if it fails or is interrupted."""
+    """Decorate `fit` so that it leaves the estimator unchanged if it fails or is interrupted."""
 
     @functools.wraps(fit)
     def guarded(self, *args, **kwargs):
@@ -66,7 +67,7 @@ def all_or_nothing(fit):
 
 
 class RBREstimator(CallbackSupportMixin, BaseEstimator):
-    """What the regressor and the classifier share: reading X, fitting, explaining, saving."""
+    """Base class of the regressor and the classifier: reading X, fitting, explaining, saving."""
 
     @one_blas_thread()
     def _fit(self, X, y, sample_weight, offset):
@@ -114,7 +115,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         return self
 
     def _solver_arguments(self, constraints: Constraints) -> dict[str, Any]:
-        """What every fit of this estimator's tables shares, on whatever rows."""
+        """The arguments of `solve` that all fits of this estimator share: the main one, bags and bootstrap refits."""
         return {
             "constraints": constraints,
             "alpha": self.alpha,
@@ -133,9 +134,9 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         if not n_bags:
             return solution
         if self.jump_cost == "default":
-            ways = ways_to_fit(constraints, objective, self.alpha)
+            ways = candidate_fits(constraints, objective, self.alpha)
         else:
-            ways = [Way("as asked", constraints, self.alpha)]
+            ways = [BagFit("as asked", constraints, self.alpha)]
         return bag_average(solution, ways, n_bags=n_bags, random_state=random_state, **arguments)
 
     def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
@@ -145,8 +146,8 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         self.dispersion_ = solution.dispersion
         self._solution_tables = (binner, solution.f)
 
-    # `_init_callback_context` and `_skl_callbacks` are how scikit-learn 1.9 speaks to estimators with callbacks; they
-    # have no public names.
+    # scikit-learn 1.9 passes callbacks to estimators through `_init_callback_context` and `_skl_callbacks`, which have
+    # no public counterparts.
     def _begin_callbacks(self, X, y):
         if not hasattr(self, "_init_callback_context"):
             return None
@@ -169,8 +170,8 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
     # Reading what the user gave ----------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        """Judge every value that can be judged without X, before X is looked at."""
-        # Its own checks are those of the limits, shapes and prices.
+        """Check every parameter that can be checked without X, before X is read."""
+        # Constraints checks the limits, shapes and prices itself.
         Constraints(
             max_features=self.max_features,
             max_segments=self.max_segments,
@@ -199,19 +200,19 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         return DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost
 
     def _bag_random_state(self):
-        """random_state as scikit-learn's check_random_state takes it, which refuses a Generator."""
+        """random_state in a form that scikit-learn's check_random_state accepts; it rejects a Generator."""
         if isinstance(self.random_state, np.random.Generator):
             return int(self.random_state.integers(2**31 - 1))
         return self.random_state
 
     def _read(self, X, y):
-        """X as the Binner reads it: frames stay frames, the rest passes scikit-learn's checks. Names are kept."""
+        """X and y, checked: frames stay frames, the rest goes through scikit-learn's checks. Stores column names."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
-        X = with_gaps(X)
+        X = fill_masked(X)
         if is_frame(X):
             y = validate_data(self, X="no_validation", y=y)
-            validate_data(self, X, skip_check_array=True)  # the last, since it keeps the names of the columns
+            validate_data(self, X, skip_check_array=True)  # last, because it stores the column names
             if len(X) != len(y):
                 raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
             if len(X) == 0:
@@ -239,7 +240,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         )
 
     def _limits(self) -> tuple[Constraints, dict[int, str]]:
-        """What the parameters ask of columns that they name, and the shapes of those, before any column is binned."""
+        """(constraints without shapes, shapes of the columns that the user names), checked before binning."""
         names = getattr(self, "feature_names_in_", None)
         columns = Columns(None if names is None else tuple(names), self.n_features_in_)
         for parameter in ("max_segments", "shape"):
@@ -257,8 +258,8 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         )
         if self.max_features is not None and len(limits.always_include) > self.max_features:
             raise ValueError(
-                f"always_include names {len(limits.always_include)} features; max_features is {self.max_features}, "
-                f"and it can name no more"
+                f"always_include names {len(limits.always_include)} features; it may name "
+                f"at most max_features={self.max_features}"
             )
         named = columns.by_index(self.shape, "shape") if isinstance(self.shape, Mapping) else {}
         for j, sign in self._monotone(columns).items():
@@ -269,10 +270,10 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         return limits, named
 
     def _constraints(self, X, binner: Binner, limits: Constraints, named: dict[int, str]) -> Constraints:
-        """The limits with a shape for every feature: what the user names, the levels of categories, the default."""
+        """The limits with a shape for each feature: the one the user names, "levels" for categories, or the default."""
         default = "mixed" if isinstance(self.shape, Mapping) else self.shape
         if isinstance(default, str) and not named and not binner.is_categorical_.any():
-            return replace(limits, shape=default)  # one word says it for a million columns
+            return replace(limits, shape=default)  # one string, even for a million columns
         shapes = np.full(binner.n_features_in_, default, dtype=object)
         for j in np.flatnonzero(binner.is_categorical_).tolist():
             if not is_ordered(X, j):
@@ -316,7 +317,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check_X(self, X):
         check_is_fitted(self, "model_")
-        X = with_gaps(X)
+        X = fill_masked(X)
         if is_frame(X):
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
@@ -342,7 +343,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
     def feature_importances_(self) -> np.ndarray:
         """Mean absolute contribution of each column over the training rows, zero for those that are not used.
 
-        That of a term is shared equally among the columns that it looks at.
+        The contribution of a term is divided equally among its columns.
         """
         check_is_fitted(self, "model_")
         importances = np.zeros(self.n_features_in_)
@@ -368,26 +369,26 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
     def bootstrap(
         self, X, y, n=100, *, sample_weight=None, offset=None, random_state=None, n_jobs=None, verbose=None
     ) -> Bootstrap:
-        """How sure the model is: refits on bootstrap resamples of the training rows, with the bins of the fit.
+        """Uncertainty of the model: refits on bootstrap resamples of the training rows, with the bins of the fit.
 
         Parameters
         ----------
         X, y, sample_weight, offset
             The training data, as they were given to `fit`. Whole weights mean repeated rows.
         n : int, default 100
-            Resamples.
+            Number of resamples.
         random_state : int, Generator, RandomState or None
-            None takes that of the estimator, and if that is None too a fixed seed.
+            None uses that of the estimator, or a fixed seed if that is None too.
         n_jobs : int or None
-            Refits at a time, in threads; the result does not depend on it. None takes the n_jobs of the estimator.
+            Number of refits at a time, in threads; the result does not depend on it. None uses that of the estimator.
         verbose : int, optional
-            1 prints the progress. By default that of the estimator.
+            1 prints the progress. None uses that of the estimator.
 
         Returns
         -------
         Bootstrap
             Bands for every term of the model and selection frequencies for every column; ``plot(bands=...)`` draws
-            them. It tells what they mean, and what they leave out.
+            the bands. See `Bootstrap` for what they mean and what they leave out.
 
         Examples
         --------
@@ -409,7 +410,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         check_int(n, "n", 1)
         X = self._check_X(X)
-        y, classes = self._target_again(y, X)
+        y, classes = self._check_target(y, X)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, len(y))
         by_class = self._weigh_classes(None, y, classes)
@@ -425,7 +426,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         def refit(number, draw):
             weight = draw() if by_class is None else draw() * by_class
             rows = {"loss": self.model_.loss, "sample_weight": weight, "offset": offset, "n_jobs": 1}
-            # A generator that threads shared would give each what the others left.
+            # A number, not a generator: what threads draw from a shared generator would depend on their order.
             options = {"n_bags": n_bags, "random_state": number, "callback": lambda _: stop.is_set()}
             solution = self._solve(make_objective(design, y, **rows), arguments, **options)
             return solution.f, solution.support
@@ -440,8 +441,8 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         )
         return bootstrap_of(self.model_, design, found)
 
-    def _target_again(self, y, X):
-        """(y as the solver takes it, classes), for the y of an earlier fit."""
+    def _check_target(self, y, X):
+        """(y as the solver takes it, classes) for the y of the fit, passed again; its classes must be the same."""
         y = column_or_1d(y, warn=True)
         n_rows = X.shape[0]
         if len(y) != n_rows:
@@ -477,11 +478,11 @@ PARAMETERS = """max_features : int or None
     max_bins : int or dict {column name or index: int}
         The most bins of a feature, 2 to 65535. Categories keep all their levels.
     shape : str or dict {column name or index: str}
-        "constant", "linear", "mixed" (each piece constant or a line, whichever pays), "increasing", "decreasing",
-        "levels" (categories fused into groups; their default), "frequency" or "free".
+        "constant", "linear", "mixed" (each piece constant or a line, whichever lowers the penalised loss more),
+        "increasing", "decreasing", "levels" (categories fused into groups; their default), "frequency" or "free".
     jump_cost : float or "default"
-        kappa, the price of features and pieces. 0 is the paper: then give max_features, or all features are used. The
-        default is 0.5, and with bags what does best out of bag.
+        kappa, the price of features and pieces. With 0, as in the paper, set max_features too, or all features are
+        used. The default is 0.5; with bags it is chosen by out-of-bag loss.
     binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
     categorical_features : "from_dtype", list of names or indices, mask or None
         "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
@@ -489,20 +490,21 @@ PARAMETERS = """max_features : int or None
         1 makes a feature's table increasing, -1 decreasing. A ValueError if a dict of shapes gives the feature another
         one, or if it is a category without an order.
     exclude, always_include : list of column names or indices, optional
-        Features that are never used, and features that enter first and without paying for it.
+        Features that are never used, and features that always enter, at no cost.
     alpha : float
         Ridge penalty on the tables. The classifier's small default keeps the scores of pure bins finite and readable.
     n_bags : int or "auto"
         Average the tables of this many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
-        "auto" is 12 below 5,000 rows and 0 from there on; 0 also where there are more than 5 columns per row.
+        "auto" is 12 below 5,000 rows and 0 from there on; 0 also with more than 5 columns per row, and with
+        `refine_cuts`.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.
     weights : {"counts", "uniform"}
         The geometry of the tables: the shares of the bins, or equal weights as in the paper.
     position : {"rank", "index", "value"}
-        Where a bin stands when a line is drawn.
+        The x coordinate of a bin in linear pieces.
     segmentation : {"exact", "greedy"}
     refine_cuts : bool
         After the fit, move each jump between constant pieces from the edge of its bin to the place between data values

@@ -1,9 +1,9 @@
-"""How sure a model is of its terms: refits on bootstrap resamples of the training rows.
+"""Uncertainty of the terms of a model: refits on bootstrap resamples of the training rows.
 
-A resample is a vector of whole numbers, how often each row was drawn. As sample_weight it means the same as repeated
-rows, so every refit runs on the one binned design: nothing is binned again and nothing is copied. What varies from
-refit to refit are the selected features, the places and the number of pieces, and the values; what does not are the
-bins, and the price of features and pieces, which is twice that of the model (RESAMPLED_NOISE).
+A resample is a vector of whole numbers, how often each row was drawn. Passed as sample_weight it means the same as
+repeated rows, so every refit runs on the same binned design: nothing is binned again and nothing is copied. The
+selected features, the number and places of the pieces, and the values vary from refit to refit. The bins do not, nor
+does the price of features and pieces, which is twice that of the model (RESAMPLED_NOISE).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Bootstrap"]
 
-# A resample must hold every class; with a class of one row about every third does not.
+# A resample must hold every class; if a class has a single row, about every third resample does not.
 MAX_DRAWS = 1000
-# A row drawn c times brings its noise c times over, and E c^2 / E c = 2: a piece that fits nothing but noise lowers the
+# A row drawn c times contributes its noise c times, and E c^2 / E c = 2: a piece that fits nothing but noise lowers the
 # loss of a resample twice as far as that of the rows themselves. So refits pay twice the price for features and pieces;
-# at the plain price they would pick up columns of noise that the model itself leaves out.
+# at the single price they would select columns of noise that the model itself leaves out.
 RESAMPLED_NOISE = 2.0
 
 
@@ -42,13 +42,13 @@ class Bootstrap:
     """The tables of refits on bootstrap resamples, as `estimator.bootstrap` returns them.
 
     A band holds, for each bin of a term, the middle 90% (or another `level`) of the values that the refits gave it; a
-    refit that did not use the term gave it 0. Each table is shifted to the mean that the model's own has over the
-    training rows, so that bands compare shapes and not intercepts. The band of a bin speaks of that bin alone: a whole
-    table lies inside all its bands less often than in `level` of the resamples. And the bands are conditional on the
-    bins: those were cut once, from all rows, and their uncertainty is not in the bands. Nor is the bias of a sparse
-    fit: where small effects are set to zero in every refit, the band is narrow around zero. Refits pay twice the
-    model's price for features and pieces, because repeated rows double the noise in a resample; a feature that only
-    just pays in the model is therefore used by fewer than half of them.
+    refit that did not use the term gave it 0. Each table is shifted to have the same mean over the training rows as the
+    model's own, so that bands compare shapes and not intercepts. A band holds for each bin separately: a whole table
+    lies inside all its bands less often than in `level` of the resamples. The bands are conditional on the bins: these
+    were cut once, from all rows, and their uncertainty is not included. Nor is the bias of a sparse fit: where small
+    effects are set to zero in every refit, the band is narrow around zero. Refits pay twice the model's price for
+    features and pieces, because repeated rows double the noise in a resample; a feature that is barely worth its price
+    in the model is therefore used by fewer than half of them.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Bootstrap:
     tables : tuple of arrays of shape (n_refits, n_bins, n_outputs)
         For each term its table in every refit, the bin of missing values last if there is one.
     frequencies : array of shape (n_features,)
-        The share of the refits that used each column of the training table, in whatever term.
+        The share of the refits that used each column of the training table, in any term.
     feature_names : tuple of str
         The names of those columns.
     term_frequencies : array of shape (n_terms,)
@@ -88,7 +88,7 @@ class Bootstrap:
 
     @property
     def n_refits(self) -> int:
-        """Resamples."""
+        """The number of refits."""
         return self.tables[0].shape[0] if self.tables else 0
 
     def band(self, term: str | int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +132,7 @@ class Bootstrap:
         raise ValueError(f"term is {term!r}; the terms of the bootstrap are {listed}")
 
     def check_terms(self, terms: Sequence[Term]) -> None:
-        """A ValueError unless there is a band for each of the terms, on the same bins."""
+        """Raise a ValueError unless there is a band for each of the terms, on the same bins."""
         for term in terms:
             own = self.terms[self._position(term.name)]
             same_bins = np.array_equal(own.edges, term.edges) and own.categories == term.categories
@@ -151,7 +151,7 @@ def resamples(
     is_classifier: bool,
     needs_positive: bool = False,
 ) -> list[Callable[[], np.ndarray]]:
-    """n functions, each of which draws the row weights of one resample; they do not depend on when they are called.
+    """n functions, each of which draws the row weights of one resample; the order of the calls does not matter.
 
     Without weights, n_rows rows are drawn with replacement. Whole weights mean repeated rows: as many rows as they sum
     to are drawn, in proportion to them. Other weights stay with their rows, of which n_rows are drawn. A resample that
@@ -184,7 +184,8 @@ def resamples(
 def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, verbose: int = 0) -> list:
     """The results of all tasks, in their order, from n_threads threads.
 
-    A failure or an interrupt sets `stop`, which tasks look at, and leaves once the running ones have ended.
+    With several threads, a failure or an interrupt sets `stop`, which the tasks check, and is raised again once the
+    running ones have ended.
     """
     start, n_done = time.perf_counter(), 0
 
@@ -192,7 +193,7 @@ def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, ve
         if verbose and (n_done == len(tasks) or n_done % max(1, len(tasks) // 10) == 0):
             print(f"bootstrap: {n_done} of {len(tasks)} refits, {time.perf_counter() - start:.1f} s", flush=True)
 
-    # Filters of warnings belong to the process: they are set and restored here, not in the threads.
+    # Warning filters are global to the process, so they are set and restored here, not in the threads.
     with warnings.catch_warnings():
         from sklearn.exceptions import ConvergenceWarning
 
@@ -205,7 +206,7 @@ def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, ve
                 report()
             return results
         with ThreadPoolExecutor(n_threads, thread_name_prefix="rbr-bootstrap") as pool:
-            # A thread begins with an empty context, and the backend in use is kept in the context.
+            # A thread starts with an empty context, and the context holds the backend in use.
             futures = [pool.submit(copy_context().run, task) for task in tasks]
             try:
                 running = set(futures)
@@ -225,19 +226,19 @@ def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, ve
 def bootstrap_of(
     model: AdditiveModel, design: BinnedMatrix, solutions: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> Bootstrap:
-    """The result of refits on a design, each given as (f, support)."""
+    """The `Bootstrap` of refits on a design, each given as (f, support)."""
     own_tables = [design.feature_of(term.columns) for term in model.terms]
     tables = []
     for term, j in zip(model.terms, own_tables, strict=True):
         bins = slice(design.offsets[j], design.offsets[j + 1])
         values = np.stack([f[bins].reshape(bins.stop - bins.start, -1) for f, _ in solutions])
-        # To the mean of the model's own table: zero, unless the geometry is another than that of the rows.
+        # Shift to the mean of the model's own table: zero, unless its bins are weighted otherwise than by rows.
         shift = np.einsum("k,rkc->rc", term.weights / term.weights.sum(), values - term.all_values)
         tables.append(values - shift[:, None, :])
     of_columns, of_terms = np.zeros(model.n_features_in_), np.zeros(len(model.terms))
     for _, support in solutions:
         looked_at = design.columns[support]
-        # A column counts once, however many of the used tables look at it.
+        # A column counts once, however many of the selected tables use it.
         of_columns[np.unique(looked_at[looked_at >= 0])] += 1
         of_terms += np.isin(own_tables, support)
     names = tuple(column_name(j, model.feature_names_in_) for j in range(model.n_features_in_))

@@ -22,8 +22,9 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
     Parameters
     ----------
     class_weight : dict, "balanced" or None
-        Weights of the classes, multiplied with sample_weight. "balanced": classes of equal weight in all. Unlike a
-        sample weight, that of a class adds no rows: the jump cost rises as far as uneven weights make noise louder.
+        Weights of the classes, multiplied with sample_weight. "balanced" gives all classes the same total weight.
+        Unlike a sample weight, a class weight does not stand for repeated rows: the jump cost is raised by as much as
+        uneven weights amplify the noise.
     {parameters}
     Examples
     --------
@@ -111,7 +112,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
 
     def _target(self, y):
         y = np.asarray(y)
-        if y.dtype.kind not in "iub":  # integers are labels as they come, and the check would sort them
+        if y.dtype.kind not in "iub":  # integers are always valid labels, and the check would sort them
             check_classification_targets(y)
         classes, codes = classes_and_codes(y)
         if len(classes) < 2:
@@ -135,7 +136,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         codes = y.astype(np.int64)
         sample_weight = np.ones(len(y)) if sample_weight is None else sample_weight
         if self.class_weight == "balanced":
-            # By their weights, so that a row of weight 2 counts as two rows here too.
+            # Weights are summed, so that a row of weight 2 counts as two rows here too.
             totals = np.bincount(codes, sample_weight, minlength=len(classes))
             of_class = totals.sum() / len(classes) / np.where(totals > 0, totals, 1.0)
             return sample_weight * of_class[codes]

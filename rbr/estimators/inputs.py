@@ -1,4 +1,4 @@
-"""What a user gave, as the rooms below take it: columns by name or index, labels, offsets, weights of classes."""
+"""Conversion and checks of user input: columns by name or index, class labels, offsets, weights, masked arrays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from rbr.data.choices import by_index, index_of
 from rbr.data.tables import is_frame, open_table
 
-# Integer labels nearer to zero than this are counted.
-MOST_COUNTED = 1 << 16
+# Integer labels are counted instead of sorted if all are nearer to zero than this.
+MAX_COUNTED_LABEL = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Columns:
 
 
 def classes_and_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The labels in ascending order, and each row's place among them; of small integers by counting, else by sorting.
+    """The labels in ascending order, and each row's position among them; small integers are counted, others sorted.
 
     >>> classes_and_codes(np.array([7, 5, 7, 9]))
     (array([5, 7, 9]), array([1., 0., 1., 2.]))
     """
     if y.dtype.kind in "iub" and len(y):
         low, high = int(y.min()), int(y.max())
-        if -MOST_COUNTED < low and high < MOST_COUNTED and high - low < len(y):
+        if -MAX_COUNTED_LABEL < low and high < MAX_COUNTED_LABEL and high - low < len(y):
             from_low = y.astype(np.int64, copy=False)
             from_low = from_low - low if low else from_low
             occurs = np.bincount(from_low) > 0
@@ -57,18 +57,18 @@ def classes_and_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dispersion_of_weights(counts: np.ndarray | None, weights: np.ndarray) -> float:
-    """phi of a loss whose rows stand for `counts` rows each and weigh more or less than that: sum c w^2 / sum c w.
+    """phi = sum c w^2 / sum c w, the dispersion if a row stands for c = `counts` rows of weight w = `weights` / c each.
 
-    A row that weighs three times as much as its information is worth makes the loss fall three times as far by
-    chance; by equal weights the unit of the jump cost does not change.
+    A row with three times the weight that its information is worth makes the loss fall three times as far by chance.
+    Equal w do not change the unit of the jump cost.
     """
     used = weights > 0
     counts = np.ones(used.sum()) if counts is None else counts[used]
     return float(np.sum(weights[used] ** 2 / counts) / np.sum(weights[used]))
 
 
-def with_gaps(X: Any) -> Any:
-    """X with NaN where a masked array of numbers is masked, which scikit-learn's checks would uncover."""
+def fill_masked(X: Any) -> Any:
+    """X with NaN for the masked entries of a numeric masked array; scikit-learn's checks would drop the mask."""
     if type(X).__module__.startswith("polars") and not is_frame(X):
         open_table(X)  # raises: it is lazy, or a single column
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":

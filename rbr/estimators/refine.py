@@ -1,6 +1,6 @@
-"""Cut refinement: after a fit, jumps move from the edges of the bins to the best places that the data know.
+"""Cut refinement: after a fit, jumps move from the edges of the bins to the best places between data values.
 
-A fit sees bins, so a jump lies at an edge. The objective, which knows the values within bins, tells the best place
+A fit sees only bins, so a jump lies at an edge. The objective, which knows the values within bins, finds the best place
 between the two neighbouring edges. The jump moves there with its edge: tables keep their bins, pieces and cost, and
 only the shares of two bins change. The tables are then refitted, and the change is kept only if the objective falls.
 """
@@ -43,19 +43,19 @@ def refine_cuts(
     Parameters
     ----------
     binner : Binner
-        What binned the training table.
+        The one that binned the training table.
     solution : Solution
-        Of `rbr.solve`, with an objective that was made with X, the training table.
+        From `rbr.solve`, with an objective that was made with X, the training table.
     constraints : Constraints
         Those of the solution.
     tol : float
-        Of the refits, as in `rbr.solve`.
+        Tolerance of the refits, as in `rbr.solve`.
 
     Returns
     -------
     Binner, Solution
-        With the moved edges, and on them. The loss plus the ridge penalty is at most what it was; where no jump has a
-        better place, both are returned as they came.
+        The binner with the moved edges, and the solution on them. The loss plus the ridge penalty is at most what it
+        was; if no jump has a better place, both are returned unchanged.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def refine_cuts(
 def _moved_binner(binner: Binner, state: _State) -> Binner:
     """The binner with the moved edges."""
     tables, edges, positions = state.problem.objective.tables, {}, {}
-    means = cast(np.ndarray, tables.positions)  # whatever a binner made has them
+    means = cast(np.ndarray, tables.positions)  # a design from a binner always has them
     for j, own in state.edges.items():
         column = tables.columns_of(j)[0]
         edges[column], positions[column] = own, means[tables.offsets[j] :][: len(own) + 1]
@@ -125,7 +125,7 @@ def _refined(solution: Solution, state: _State) -> Solution:
 
 
 def _better_edges(state: _State, binner: Binner) -> dict[int, np.ndarray]:
-    """The edges of each table of which a jump has a better place, the table that promises most first."""
+    """New edges for each table in which a jump has a better place; the table with the largest promised gain first."""
     objective, bound = state.problem.objective, state.problem.constraints
     labels = state.labels[:, None] if state.labels.ndim == 1 else state.labels
     cuts = {}
@@ -142,7 +142,7 @@ def _better_edges(state: _State, binner: Binner) -> dict[int, np.ndarray]:
 
 
 def _movable(labels: np.ndarray) -> np.ndarray:
-    """The edges, of ordered bins with labels by class, at which a table jumps and none has a line on either side."""
+    """The edges at which some class jumps and no class has a line on either side, given labels[ordered bin, class]."""
     jumps = (labels[:-1] != labels[1:]).any(axis=1)
     lines = ((labels >= 0) & (labels % 2 == 1)).any(axis=1)
     return np.flatnonzero(jumps & ~lines[:-1] & ~lines[1:])

@@ -1,4 +1,4 @@
-"""`RBRRegressor`: numbers."""
+"""`RBRRegressor`: numeric targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rbr.losses import get_loss
 
 @with_parameters
 class RBRRegressor(RegressorMixin, RBREstimator):
-    """A sparse additive model for numbers: few features, each a table of few pieces.
+    """A sparse additive model for numeric targets: few features, each a table of few pieces.
 
     Parameters
     ----------

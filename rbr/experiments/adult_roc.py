@@ -21,7 +21,7 @@ TITLE = "Adult"
 
 
 def measure(setting: Setting) -> dict[str, Any]:
-    table = real_roc.load_or_not(load_adult, setting.data)
+    table = real_roc.load_or_not_run(load_adult, setting.data)
     return real_roc.measure_table(setting, table, READING, number=6, n_splits=setting.pick(5, 2))
 
 

@@ -2,19 +2,19 @@
 
 A row of sqrt(n) X_bin is a random encoding vector: block j is sqrt(b_j) times a random basis vector. Its mean and
 covariance are computed by listing all its values. On designs that `Binner(binning="binomial")` makes of normal
-numbers, they are tested as what they say of counts: the bins of two features are independent and uniform. That rows
-are independent shows in how often two of them share a bin: 1/b, where regular binning has (n/b - 1) / (n - 1). The
-subgaussian norm, sup_q q^(-1/2) (E |<a, v>|^q)^(1/q), is computed for the worst direction v of mean zero in one
-block, and for directions spread evenly over m blocks, a single bin in each.
+numbers, they are tested through what they imply for counts: the bins of two features are independent and uniform.
+Independence of the rows is tested by how often two of them share a bin: 1/b if they are independent, against
+(n/b - 1) / (n - 1) under regular binning. The subgaussian norm, sup_q q^(-1/2) (E |<a, v>|^q)^(1/q), is computed for
+the worst direction v of mean zero in one block, and for directions spread evenly over m blocks, a single bin in each.
 
-Rules. Two of them were changed after a first quick run. The first held covariances against normal tails, which counts
-of a dozen do not have (it rejected at 40 bins); the chi-squared test fits counts. The last allowed no excess at all,
-which is more than the theorem's "proportional to" says.
+Rules. Two of them were changed after a first quick run. The first rule compared covariances with normal tails, which
+do not fit counts of about a dozen (it rejected at 40 bins); the chi-squared test fits counts. The last rule allowed no
+excess at all, which is stricter than the theorem's "proportional to".
 - Mean and covariance: "yes" if the listed moments are exact to 1e-12 and no chi-squared test of a pair of features
   rejects, at 0.1% over all pairs together; "partly" if only one of the two.
 - Independence: "yes" if 1/b lies in the 99.9% interval of the binomial share and not in that of the regular one;
   "partly" if it lies in the first but the two cannot be told apart; else "no".
-- Norm of a block: "yes" if it is at most sqrt(b) for all b; else "no". How it grows is reported.
+- Norm of a block: "yes" if it is at most sqrt(b) for all b; else "no". Its growth in b is reported.
 - Norm of a row: "yes" if spreading over m blocks never gives more than 1.1 times the larger of one block's norm and a
   normal number's; else "no".
 """
@@ -84,7 +84,7 @@ def _listed(n_bins: list[int], _, rng) -> dict:
 
 
 def _measured(n_bins: list[int], n_rows: int, rng) -> dict:
-    """Are the bins of every two features uniform and independent, on a design that Binner made?"""
+    """Tests that the bins of every two features are uniform and independent, on a design made by Binner."""
     numbers = rng.standard_normal((n_rows, len(n_bins)))
     design = Binner(n_bins[0], "binomial", random_state=rng).fit(numbers).transform(numbers)
     gram, offsets = design.gram(), design.offsets
@@ -98,7 +98,7 @@ def _measured(n_bins: list[int], n_rows: int, rng) -> dict:
 
 
 def _shared(n_bins: list[int], n_features: int, rng) -> dict:
-    """How many of many features put two given rows into one bin, for both binnings of sixteen rows."""
+    """The share of the features that put the first two of sixteen rows into one bin, for both binnings."""
     n_rows, b = 16, n_bins[0]
     shares = {}
     for binning in ("binomial", "regular"):
@@ -114,7 +114,7 @@ def _norm(n_bins: list[int], _, rng) -> dict:
     single /= np.sqrt(1 - 1 / b)
     counts = [1, 2, 4, 8, 16, 32]
     spread = []
-    for m in counts:  # <a, v> of m blocks, each a single bin against the others: a binomial number, shifted
+    for m in counts:  # with one bin against the others in each of m blocks, <a, v> is a shifted binomial
         hits = np.arange(m + 1)
         sums = (hits * single[0] + (m - hits) * single[1]) / np.sqrt(m)
         spread.append(theory.moment_norm(sums, binom.pmf(hits, m, 1 / b)))

@@ -7,21 +7,21 @@ small    every possible matrix of a few small sizes is written out, and the mome
 large    Monte Carlo on vectors of 20 blocks of 64 features, with confidence intervals;
 digits   scikit-learn's digits. A vector is 20 images side by side: 20 blocks, one image each, so that "a block with two
          non-zeros" is an image with two lit pixels. Distances between such vectors under four embeddings with the same
-         number of non-zeros, and under a dense Gaussian one; and the CPU time of each.
+         number of non-zeros and under a dense Gaussian one, and the CPU time of each.
 
 The rules of `judge`, fixed before anything was measured:
 
-- an interval is a mean over independent draws +- z standard errors, z such that all intervals of one run hold at
-  once with 99% (Bonferroni, normal);
-- the inequality holds ("yes") if in every small case the written-out mean equals the closed form to 1e-10 and that
-  of X_bin is not above that of S, and if every Monte Carlo interval contains its closed form. One small case
-  the other way round, or an interval of the difference S - X_bin wholly below zero: "no". Else "partly";
-- strictness holds if among the small cases the difference is positive exactly where a block has two non-zeros, and if
+- an interval is a mean over independent draws +- z standard errors, with z such that all intervals of one run hold
+  simultaneously with 99% (Bonferroni, normal);
+- the inequality: "yes" if in every small case the mean over all matrices equals the closed form to 1e-10 and is no
+  larger for X_bin than for S, and every Monte Carlo interval contains its closed form; "no" if it is larger for X_bin
+  in some small case, or if an interval of the difference S - X_bin lies wholly below zero; else "partly";
+- strictness: "yes" if among the small cases the difference is positive exactly where a block has two non-zeros, and
   the interval of the difference lies above zero for the vector inside one block and contains zero for the vector
-  with one non-zero per block. Not so in a small case: "no". Else "partly";
-- "better for the same number of non-zeros" holds on digits if for every size the exact mean over the pairs
-  is smaller for X_bin than for S and for SparseRandomProjection, and every Monte Carlo interval contains its exact
-  mean. Not smaller for some size: "no". Else "partly". Times are reported and not judged: the paper claims none.
+  with one non-zero per block; "no" if a small case fails; else "partly";
+- "better for the same number of non-zeros": "yes" if on digits, for every size, the exact mean over the pairs is
+  smaller for X_bin than for S and for SparseRandomProjection, and every Monte Carlo interval contains its exact mean;
+  "no" if it is not smaller for some size; else "partly". Times are reported but not judged: the paper claims none.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _run(kind: str, *task) -> Any:
 
 
 def moment_by_enumeration(vector: np.ndarray, n_components: int, n_nonzeros: int, block_size: int) -> float:
-    """E[(||S v||^2 - 1)^2] as the mean over every matrix that can be drawn, each as likely as any other."""
+    """E[(||S v||^2 - 1)^2] as the mean over all matrices that can be drawn, which are equally likely."""
     vector = np.asarray(vector, dtype=float)
     images = np.zeros((1, n_components))
     for first in range(0, len(vector), block_size):
@@ -95,7 +95,7 @@ def moment_by_enumeration(vector: np.ndarray, n_components: int, n_nonzeros: int
 
 
 def _images_of_block(part: np.ndarray, n_components: int, n_nonzeros: int) -> np.ndarray:
-    """S^k v^k for every way to share out the components among the columns of a block, and all signs."""
+    """S^k v^k for every assignment of components to the columns of a block, and all signs."""
 
     def supports(free: frozenset, n_columns: int):
         if n_columns == 0:
@@ -116,7 +116,7 @@ def _images_of_block(part: np.ndarray, n_components: int, n_nonzeros: int) -> np
 
 
 def _small_cases(size: tuple[int, int, int], seed: int) -> list[dict[str, Any]]:
-    """Closed forms against all matrices, for random vectors with and without two non-zeros in a block."""
+    """Closed forms against the mean over all matrices, for random vectors with and without two non-zeros in a block."""
     from rbr.embedding import squared_distortion
 
     n_components, n_nonzeros, n_features = size
@@ -146,7 +146,7 @@ def _small_cases(size: tuple[int, int, int], seed: int) -> list[dict[str, Any]]:
 
 
 def large_vectors() -> dict[str, np.ndarray]:
-    """Unit vectors of 20 blocks of 64: where the two embeddings should differ most, somewhat, little, not at all."""
+    """Unit vectors of 20 blocks of 64 on which the two embeddings should differ most, somewhat, little, not at all."""
     rng = np.random.default_rng(14)
     n_features = N_BLOCKS * BLOCK_SIZE
     vectors = {
@@ -159,7 +159,7 @@ def large_vectors() -> dict[str, np.ndarray]:
 
 
 def _large_draws(size: tuple[int, int], n_draws: int, seed: int, batch: int) -> dict[str, list]:
-    """Squared distortion of each large vector in each of n_draws matrices of either kind."""
+    """Squared distortion of each large vector under n_draws matrices of each kind."""
     from rbr.embedding import draw_signs
 
     n_components, n_nonzeros = size
@@ -168,7 +168,7 @@ def _large_draws(size: tuple[int, int], n_draws: int, seed: int, batch: int) -> 
     rng = np.random.default_rng([seed, 2, batch])
     found = {}
     for method, width in (("binned", BLOCK_SIZE), ("sparse_jl", 1)):
-        # Matrices side by side: blocks divide the features, so each matrix is a draw of its own.
+        # All matrices are drawn in one call: blocks divide the features, so the matrices are independent draws.
         signs = draw_signs(rng, n_draws * n_features, n_components, n_nonzeros, width).astype(float)
         images = [vectors @ signs[k * n_features : (k + 1) * n_features] for k in range(n_draws)]
         lengths = np.sum(np.array(images) ** 2, axis=2) / n_nonzeros
@@ -177,7 +177,7 @@ def _large_draws(size: tuple[int, int], n_draws: int, seed: int, batch: int) -> 
 
 
 def _pool(batches: list[dict[str, list]], n_components: int) -> list[dict[str, Any]]:
-    """Means and standard errors of the draws of all batches, beside the closed forms."""
+    """Means and standard errors over the draws of all batches, with the closed forms."""
     from rbr.embedding import squared_distortion
 
     pooled = []
@@ -198,7 +198,7 @@ def _mean_and_error(draws: np.ndarray) -> dict[str, float]:
 
 
 def stacked_digits(rng: np.random.Generator, n_vectors: int | None = None) -> np.ndarray:
-    """Vectors of 20 images each: all images once in random order, or n_vectors times 20 images at random."""
+    """Vectors of 20 images each: all images once in random order, or n_vectors vectors of images drawn at random."""
     from sklearn.datasets import load_digits
 
     images = load_digits().data
@@ -210,7 +210,7 @@ def stacked_digits(rng: np.random.Generator, n_vectors: int | None = None) -> np
 
 
 def _embeddings(n_components: int) -> dict[str, Any]:
-    """The five embeddings: all with the non-zeros of n_components // 64 per feature, but for the first Gaussian."""
+    """The five embeddings: all but the first Gaussian have n_components // 64 non-zeros per feature."""
     from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
     from rbr.embedding import BinnedEmbedding, SparseJL
@@ -303,10 +303,10 @@ def _cpu_seconds(function, n_times: int = 5) -> float:
 
 
 def _half_widths(numbers: dict[str, Any]) -> float:
-    """z: how many standard errors each interval of the run spans to either side."""
+    """z: how many standard errors each interval of the run extends to either side."""
     from scipy.stats import norm
 
-    # For each large vector two means and their difference; for each size of digits one mean per method.
+    # Two means and their difference for each large vector; one mean per method for each size on digits.
     n_intervals = 3 * len(numbers["large"]) + len(METHODS) * len(numbers["digits"])
     return float(norm.ppf(1 - (1 - CONFIDENCE) / (2 * n_intervals)))
 

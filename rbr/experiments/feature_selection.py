@@ -1,14 +1,15 @@
 """Item 3: how many of the planted features are found, against the number of rows.
 
-Planted data without noise, p = 100, every method told s_G = 10. RBR with constant (PC) and with linear (PL) pieces, 40
-bins and 8 pieces: Algorithm 1 with mu = 1, Algorithm 1 with a fixed step found by line search, and the default solver.
-Beside them iterative hard thresholding and, beyond the paper, a group lasso on the same bins and LightGBM's gains.
+Planted data without noise, p = 100; every method is given s_G = 10. RBR uses constant (PC) or linear (PL) pieces, 40
+bins and 8 pieces, with three solvers: Algorithm 1 with mu = 1, Algorithm 1 with a fixed step found by line search, and
+the default solver. It is compared with iterative hard thresholding (IHT) and, beyond the paper, with a group lasso on
+the same bins and with LightGBM's gains.
 
-What would count as holding, decided before measuring. RBR is Algorithm 1 with the searched step, since the paper tunes
-by line search, and both PC and PL count.
+Rules, fixed before measuring. RBR is Algorithm 1 with the searched step, since the paper tunes by line search, and a
+"yes" needs both PC and PL.
 - Improves with the rows: the mean share found at the largest n exceeds that at the smallest by two standard errors, for
-  RBR and IHT. Partly: for one of the three only.
-- Generally better than IHT: a larger mean at 8 of 10 sizes. Partly: at more than half of them.
+  PC, PL and IHT. Partly: for some of the three.
+- Generally better than IHT: a larger mean at 8 of 10 sizes. Partly: at more than half of them, for PC or PL.
 - 8 of 10 from n = 1400 on: a mean of at least 0.8 less one standard error at each of these sizes. Partly: for PC or PL.
 """
 
@@ -84,7 +85,7 @@ def select(seed: list[int], n_rows: int, n_features: int, n_planted: int, with_p
 def measure(setting: Setting) -> dict[str, Any]:
     sizes = setting.pick(list(range(200, 2001, 200)), [400, 2000])
     n_draws = setting.pick(20, 2)
-    # Compiling skglm's loops takes longer than a quick run of all the rest.
+    # Compiling skglm's loops takes longer than everything else in a quick run.
     wanted = setting.pick(("group lasso", "LightGBM"), ("LightGBM",))
     with_peers = tuple(peer for peer in wanted if peers.installed(peer))
     results = setting.map(

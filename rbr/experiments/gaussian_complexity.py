@@ -1,11 +1,11 @@
 """Item 10. Gaussian complexity of C (paper, definition D.1, theorems D.2 to D.4).
 
-omega(C) = E ||P_C(g)||^2 by Monte Carlo over a grid of shapes, bins, pieces, features used and features, with cases
-of distinct s_L,j and b_j. For each case the constant c that makes the bound an equality: omega / sumtop_{s_G}(s_L,j
-log b_j + log p).
+omega(C) = E ||P_C(g)||^2 is estimated by Monte Carlo over a grid of shapes, bins, pieces, features used and features,
+including cases with distinct s_L,j and b_j. For each case, c is the constant that makes the bound an equality:
+omega / sumtop_{s_G}(s_L,j log b_j + log p).
 
-The theorems state bounds with "some absolute constant", so what can fail is that no constant serves all sizes. That c
-of the larger cases is no larger than that of the smaller would be too strict: c may rise to a limit (for one
+The theorems state bounds with "some absolute constant", so they fail only if no constant works for all sizes. To ask
+that c be no larger in the larger cases than in the smaller ones would be too strict: c may rise to a limit (for one
 frequency out of b - 1 it tends to 2). Rules, fixed before the full run:
 - Theorem D.2: "yes" if omega grows with the bound by an exponent of at most 1.15 (1 and the margin of
   rbr.experiments.scaling) for each shape; "partly" for some shapes; else "no". Theorem D.4 likewise, omega(S) in s_L
@@ -72,7 +72,7 @@ def _one_case(shape: str, n_bins: list[int], limits: list[int], s_G: int, n_draw
         "distinct": distinct,
         "omega": [omega.value, omega.low, omega.high],
         "bound": theory.gaussian_complexity_bound(cone),
-        # All features alike: the mean over them is omega(S).
+        # When all features have the same limit, the mean over them is omega(S).
         "local": None if distinct else float(local.mean()),
         # The c that makes theorem D.3 an equality, at omega and at the upper end of its interval.
         "selection": float((np.sqrt(omega.value) - np.sqrt(largest)) / np.sqrt(s_G * np.log(p))),
@@ -126,7 +126,7 @@ def judge(numbers: dict) -> list[Claim]:
 
 
 def _no_faster(laws: dict[str, dict]) -> Verdict:
-    """Whether the exponents are at most 1, up to the margin: for all, some or no shapes."""
+    """Whether the exponents are at most 1, up to the margin: "yes" for all shapes, "partly" for some, "no" for none."""
     kept = [law["exponent"] <= 1 + MARGIN for law in laws.values()]
     return "yes" if all(kept) else "partly" if any(kept) else "no"
 

@@ -1,16 +1,16 @@
 """Item 7. Restricted gradient correlation (paper, definition 3.1; its size in the proof of theorem 3.4).
 
-eps_R of squared loss over C - C is searched for on regular and binomial designs: against n, and at one n against s_G,
-s_L, b and p one at a time. On designs of the same kind Algorithm 1 is run from zero without noise.
+A search estimates eps_R of squared loss over C - C on regular and binomial designs: against n, and at one n against
+s_G, s_L, b and p one at a time. On designs of the same kind Algorithm 1 is run from zero without noise.
 
-The probability of theorem 3.4 is looked at where eps_R has a closed form: two features of two bins and s_G = 1, where
+The probability of theorem 3.4 is computed where eps_R has a closed form: two features of two bins and s_G = 1, where
 X_bin' X_bin differs from the identity on tables of mean zero by one number, the mean of n random signs.
 
-What a search finds bounds eps_R from below, so the n from which 2 eps_R < 1 is seen is optimistic.
+A search bounds eps_R from below, so the smallest n at which it sees 2 eps_R < 1 is optimistic.
 
 Rules, fixed before measuring. A run converges linearly if its error falls to 1e-6 of the start within 200 steps.
-- eps_R against n: the exponent over the n with eps_R < 1 (beyond, terms of order n0 / n rule) is -1/2 by the rule of
-  rbr.experiments.scaling, for both binnings.
+- eps_R against n: the exponent over the n with eps_R < 1 (above 1, terms of order n0 / n dominate) is -1/2 by the rule
+  of rbr.experiments.scaling, for both binnings.
 - eps_R against s_L s_G log p_bin over all sizes: likewise 1/2.
 - Theorem 3.2, second bound without noise: "yes" if at every n where 2 eps_R < 1 was seen in all instances all runs
   converged linearly, with a rate of at most 2 eps_R; "partly" if they converged at another rate; else "no".
@@ -90,7 +90,7 @@ def probability_beyond(n: int, deviation: float) -> float:
     >>> probability_beyond(4, 1.5)  # all four alike
     0.125
     """
-    # The sum 2 k - n is beyond in absolute value if k < (n - deviation sqrt(n)) / 2, or as many on the other side.
+    # With k positive signs, |2 k - n| > deviation sqrt(n) if k < (n - deviation sqrt(n)) / 2, or by symmetry n - k is.
     fewest = int(np.ceil((n - deviation * np.sqrt(n)) / 2)) - 1
     return float(2 * binom.cdf(fewest, n, 0.5))
 
@@ -195,7 +195,7 @@ def judge(numbers: dict) -> list[Claim]:
 
 
 def _alone(cases: list[dict], name: str) -> float:
-    """The exponent of eps_R in one size, the others being those of the base."""
+    """The exponent of eps_R in one size, with the others at their values in BASE."""
     others = [other for other in BASE if other != name]
     chosen = [case for case in cases if all(case[other] == BASE[other] for other in others)]
     return fit_power_law(*pooled(chosen, name, _epsilons))["exponent"]

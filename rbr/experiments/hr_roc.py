@@ -21,7 +21,7 @@ TITLE = "HR"
 
 
 def measure(setting: Setting) -> dict[str, Any]:
-    table = real_roc.load_or_not(load_hr, setting.data)
+    table = real_roc.load_or_not_run(load_hr, setting.data)
     return real_roc.measure_table(setting, table, READING, number=5, n_splits=setting.pick(10, 2))
 
 

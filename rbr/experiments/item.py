@@ -1,12 +1,12 @@
-"""What an item of the experiments is: something to measure, something to conclude, something to draw.
+"""An item of the experiments: what is measured, what is concluded from it, and how it is drawn.
 
 An item is a module with three functions, and one line in rbr.experiments.items.ITEMS:
 
-    measure(setting) -> dict                the numbers: all that the other two need, as JSON can hold it
+    measure(setting) -> dict                the numbers that the other two need, in a form that JSON can hold
     judge(numbers) -> list of Claim         what the paper says, what the numbers say, and whether they agree
     draw(numbers, figure) -> None           the picture, onto an empty matplotlib figure
 
-Only `measure` takes time, so its numbers are kept and the other two are run again from them.
+Only `measure` takes long, so its numbers are saved and the other two can be run again from them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Verdict = Literal["yes", "no", "partly", "not run"]
 
 
 class NotRun(Exception):
-    """Raised by `measure` when an item cannot be measured here, with the reason: data that are not there, say."""
+    """Raised by `measure` with the reason why the item cannot be measured here, such as missing data."""
 
 
 @dataclass(frozen=True)
 class Claim:
     """One row of RESULTS.md: what the paper says, what was measured, and whether it holds.
 
-    `notes` become footnotes: peers that were not installed, how columns were read.
+    `notes` become footnotes, such as which peers were not installed or how columns were read.
     """
 
     paper: str
@@ -42,7 +42,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Setting:
-    """What `measure` may know of the run: its size, its seed, its data, and how to share out its work."""
+    """What `measure` may know about the run: its size, seed and data, and how to distribute its work."""
 
     quick: bool = False
     seed: int = 0
@@ -51,11 +51,11 @@ class Setting:
     progress: Callable[[int, int], None] = field(default=lambda done, total: None, repr=False)
 
     def pick(self, full: Any, quick: Any) -> Any:
-        """The size of a full run or of a quick one."""
+        """`full` in a full run, `quick` in a quick one."""
         return quick if self.quick else full
 
     def rng(self, *key: int) -> np.random.Generator:
-        """A stream of random numbers of its own for every key, the same whatever runs beside it."""
+        """A generator that depends only on the seed and the key, whatever else is run."""
         return np.random.default_rng([self.seed, *key])
 
     def map(self, function: Callable, tasks: Iterable[tuple]) -> list:
@@ -76,9 +76,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Item:
-    """An entry of the list: its number in the list, the stem of its files, a title, and the module that knows it.
+    """An entry of the list: its number, the name of its module, and its title.
 
-    `guess` is about how many seconds one process needs for a full run of it: the first estimate of the time left.
+    `guess` is roughly how many seconds a full run takes in one process: the first estimate of the time left.
     """
 
     number: int

@@ -1,17 +1,18 @@
 """Item 8. Linear convergence of Algorithm 1 with mu = 1, and its noise floor (paper, theorems 3.2 and 3.4, eq. 3.3).
 
-For each n and binning: runs from zero with y = X_bin beta_true, beta_true a random unit vector of C, and the rate at
-which the error falls (the geometric mean of its steps down to 1e-8); then the same with noise z of the norm of the
-signal or a tenth of it, independent of the design, and the floor ||beta_tau - beta_true|| / ||z|| at which the error
-comes to rest. Last, noise made from the design, z = X_bin (beta' - beta_true) with beta' in C: no method can tell it
-from signal.
+For each n and binning, Algorithm 1 is run from zero:
+- without noise, y = X_bin beta_true with beta_true a random unit vector of C. Measured is the rate at which the error
+  falls (the geometric mean of its steps down to 1e-8).
+- with noise z independent of the design, of the norm of the signal or a tenth of it. Measured is the floor
+  ||beta_tau - beta_true|| / ||z|| at which the error comes to rest.
+- with noise made from the design, z = X_bin (beta' - beta_true) with beta' in C, which no method can tell from signal.
 
 Rules, fixed before measuring.
 - Rate: over the n at which all runs reach 1e-8, the exponent of the mean rate in n is -1/2 by the rule of
   rbr.experiments.scaling, for both binnings.
 - Floor, binomial: likewise -1/2 (eta = (n0 / n)^(1/2)), at the higher noise, over the n at which the rate was fitted.
 - Floor, regular: "yes" if the floor is at most 2 ||z|| in every run at these n (eta = 2), for both kinds of noise.
-- Theorem 3.2, first bound: it promises convergence to the minimiser over C also where the gradient there is not zero.
+- Theorem 3.2, first bound: it promises convergence to the minimiser over C even if the gradient there is not zero.
   "yes" if the iteration reaches it without noise at these n and in rbr.theory.two_minimisers; "partly" if only
   without noise.
 """
@@ -85,7 +86,7 @@ def _one_case(binning: str, n: int, n_runs: int, rng) -> dict:
 
 
 def _floor(design, cone, truth, noise) -> float:
-    """The error at rest over the norm of the noise."""
+    """The error at rest, divided by the norm of the noise."""
     errors = theory.estimation_errors(design, cone, truth, noise, n_steps=N_NOISY_STEPS)
     return float(np.mean(errors[-N_RESTING:]) / np.linalg.norm(noise))
 
@@ -196,7 +197,7 @@ def _with_band(axes, n, runs, text, style) -> None:
     """The mean over the runs with its 95% interval."""
     means = [Estimate.of(run) for run in runs]
     axes.plot(n, [mean.value for mean in means], markersize=4, label=text, **style)
-    # On a logarithmic axis a band below zero has no place.
+    # A logarithmic axis cannot show a band that reaches below zero.
     low = [max(mean.low, mean.value / 10) for mean in means]
     axes.fill_between(n, low, [mean.high for mean in means], color=style["color"], alpha=0.2, linewidth=0)
 

@@ -1,4 +1,4 @@
-"""How the pictures look: colours that colour-blind readers can tell apart, one per method, and quiet axes."""
+"""The look of the pictures: colours that colour-blind readers can tell apart, one per method, and quiet axes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tidy(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
 
 
 def line_with_band(axes: Axes, x, mean, error, label: str, **style: Any) -> None:
-    """A line, and around it a band of some units of `error` up and down: one standard error, say."""
+    """A line with a band of `error`, such as one standard error, above and below it."""
     x, mean, error = (np.asarray(values, dtype=np.float64) for values in (x, mean, error))
     (line,) = axes.plot(x, mean, label=label, **style)
     axes.fill_between(x, mean - error, mean + error, color=line.get_color(), alpha=0.18, linewidth=0)
@@ -72,5 +72,5 @@ def plus_minus(values: Sequence[float], digits: int = 3) -> str:
 
 
 def rounded(values, digits: int = 4) -> list:
-    """Values for a picture: lists with a number of digits after the point."""
+    """Values for a picture, as lists rounded to a number of decimals."""
     return np.round(np.asarray(values, dtype=np.float64), digits).tolist()

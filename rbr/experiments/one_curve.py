@@ -1,10 +1,10 @@
 """Item 1: how a feature is binned, and one curve fitted by a line, by constant pieces and by linear pieces.
 
-The paper draws personal income against age. Its data are not public in that form, so they are made here: a hump that
-rises steeply, is flat in mid-life and falls at retirement, with noise that grows with income.
+The paper draws personal income against age. Its data are not public in that form, so similar data are generated here:
+a hump that rises steeply, is flat in mid-life and falls at retirement, with noise that grows with income.
 
-What would count as holding, decided before measuring: the error of a fit is ||fit - curve|| / ||curve - its mean||
-over the rows. Yes if both piecewise fits have less than half of the line's error in every draw; partly if on average.
+Rule, fixed before measuring. The error of a fit is ||fit - curve|| / ||curve - its mean|| over the rows. Yes if both
+piecewise fits have less than half of the line's error in every draw; partly if only on average.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def income_at(age) -> np.ndarray:
 
 
 def draw_people(rng: np.random.Generator, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ages, fewer of them in old age, and incomes."""
+    """Ages, with fewer old people than young ones, and incomes."""
     age = 18 + 70 * rng.beta(1.3, 1.9, size=n_rows)
     return age, income_at(age) * np.exp(0.45 * rng.standard_normal(n_rows) - 0.45**2 / 2)
 
@@ -67,7 +67,7 @@ def fit_all(rng: np.random.Generator, n_rows: int) -> dict[str, Any]:
 
 
 def measure(setting: Setting) -> dict[str, Any]:
-    """The errors of some draws, and of the first one all that the picture shows."""
+    """The errors of several draws, and all that the picture shows of the first one."""
     n_draws = setting.pick(20, 5)
     draws = setting.map(fit_all, [(setting.rng(1, k), N_ROWS) for k in range(n_draws)])
     first = draws[0]

@@ -1,8 +1,8 @@
-"""The fits of the paper's experiments: 40 bins, 8 pieces per feature, Algorithm 1; and the default solver beside it.
+"""The fits of the paper's experiments (40 bins, 8 pieces per feature, Algorithm 1), and of the default solver.
 
 The paper does not say which fixed step its experiments take. The theory has mu = 1 for squared loss; hyperparameters
-"are tuned via line search". So there are two: the step of the theory, 1 / (curvature bound of the loss), and the best,
-by training loss, of that step halved again and again.
+"are tuned via line search". So there are two variants: the step of the theory, 1 / (curvature bound of the loss), and
+the best, by training loss, of that step and its repeated halvings.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def limits(kind: str, max_features: int | None) -> Constraints:
 def algorithm1(
     design: BinnedMatrix, y, kind: str, max_features: int | None, *, loss: str = "squared_error", halvings: int = 0
 ) -> Solution:
-    """Algorithm 1 with the step of the theory, halved a number of times; all its steps are taken."""
+    """Algorithm 1 with the step of the theory, halved `halvings` times; tol = 0, so that all steps are taken."""
     step = 1.0 / get_loss(loss).curvature_bound() * 0.5**halvings
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        # A step that is too long diverges: that is a result here.
+        # Divergence, from a step that is too long, is a result here and not worth a warning.
         warnings.simplefilter("ignore")
         return solve(
             design,
@@ -57,12 +57,12 @@ def algorithm1(
 
 
 def has_diverged(solution: Solution) -> bool:
-    """Whether the steps have led above the loss of the empty model."""
+    """Whether the last loss is above that of the empty model, or is NaN."""
     return not solution.loss <= solution.loss_path[0]
 
 
 def searched_algorithm1(design: BinnedMatrix, y, kind: str, max_features: int | None, *, loss: str = "squared_error"):
-    """Algorithm 1 with the best of HALVINGS + 1 fixed steps by training loss, and how often that one was halved."""
+    """Algorithm 1 with the best of HALVINGS + 1 fixed steps by training loss, and how often that step was halved."""
     found = [algorithm1(design, y, kind, max_features, loss=loss, halvings=k) for k in range(HALVINGS + 1)]
     losses = [solution.loss if np.isfinite(solution.loss) else np.inf for solution in found]
     best = int(np.argmin(losses))

@@ -1,4 +1,4 @@
-"""Other libraries, as the experiments use them. Each is optional: where one is missing, a footnote says so."""
+"""Other libraries that the experiments compare with. Each is optional: if one is missing, a footnote says so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-# The name in a legend -> the module that must be there, and what installs it.
+# Name in a legend -> (module to import, package to install).
 PEERS = {
     "XGBoost": ("xgboost", "xgboost"),
     "LightGBM": ("lightgbm", "lightgbm"),
@@ -23,7 +23,7 @@ def installed(peer: str) -> bool:
 
 
 def notes_on_absent(peers: Iterable[str]) -> tuple[str, ...]:
-    """A footnote for each peer that is not there."""
+    """A footnote for each peer that is not installed."""
     return tuple(f"{peer} is not in the comparison: {PEERS[peer][1]} is not installed." for peer in peers)
 
 
@@ -42,9 +42,9 @@ def lightgbm_classifier(seed: int):
 
 
 def ebm_classifier(seed: int):
-    """An Explainable Boosting Machine without pairs, so as additive as the models beside it.
+    """An Explainable Boosting Machine without pairs, so that it is additive like the models it is compared with.
 
-    Four bags instead of its default of 14, which take three minutes on Adult for about the same curve.
+    It has 4 bags instead of its default of 14, which take three minutes on Adult for about the same curve.
     """
     from interpret.glassbox import ExplainableBoostingClassifier
 
@@ -52,7 +52,7 @@ def ebm_classifier(seed: int):
 
 
 def lightgbm_selection(X, y, n_selected: int, seed: int) -> list[int]:
-    """The features of the largest total gain in LightGBM's default regression."""
+    """The features with the largest total gain in LightGBM's default regression."""
     from lightgbm import LGBMRegressor
 
     model = LGBMRegressor(n_jobs=1, verbose=-1, importance_type="gain", random_state=seed).fit(X, y)
@@ -60,9 +60,9 @@ def lightgbm_selection(X, y, n_selected: int, seed: int) -> list[int]:
 
 
 def group_lasso_selection(design, y, n_selected: int, shrinkage: float = 0.85) -> list[int]:
-    """The groups that a group lasso on the bins uses, at the first penalty of a falling path with enough of them.
+    """The groups that a group lasso on the bins uses, at the first penalty of a falling path that gives n_selected.
 
-    If the last step of the path brings too many, those of the largest norm are kept.
+    If that penalty gives more, those with the largest norms are kept.
     """
     from skglm import GroupLasso
 
@@ -80,7 +80,7 @@ def group_lasso_selection(design, y, n_selected: int, shrinkage: float = 0.85) -
         warm_start=True,
     )
     with warnings.catch_warnings():
-        # A penalty before the last is only on the way.
+        # Earlier penalties on the path need not converge.
         warnings.simplefilter("ignore")
         used = np.zeros(len(blocks))
         while np.count_nonzero(used) < min(n_selected, len(blocks)):

@@ -1,12 +1,12 @@
 """Item 2: planted nonlinearities, and how closely the learned tables follow them.
 
-n = 2000, p = 100, 40 bins, s_G = 10, s_L = 8, no noise, as in the paper; both forms of the planted functions (the
-second stands in a comment of the paper's source). The error of a curve is ||table - f|| / ||f|| over the rows, f less
-its mean: 1 for a feature that was missed.
+n = 2000, p = 100, 40 bins, s_G = 10, s_L = 8, no noise, as in the paper, for both forms of the planted functions (the
+second is given in a comment of the paper's source). The error of a curve is ||table - f|| / ||f|| over the rows, with f
+centred, so it is 1 for a feature that was missed.
 
-What would count as holding, decided before measuring: a curve is learned if its error is at most 1/2, so that three
-quarters of its variance are explained. Yes if on average over the draws at least 8 of the 10 curves are learned by
-Algorithm 1, which is as many features as the paper finds; partly if at least 5 are.
+Rule, fixed before measuring. A curve is learned if its error is at most 1/2, so that three quarters of its variance are
+explained. Yes if on average over the draws at least 8 of the 10 curves are learned by Algorithm 1, which is as many
+features as the paper finds; partly if at least 5 are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ METHODS = {
     "PL, default solver": ("PL", paper_fit.default_solver),
 }
 DRAWN = {"PC, Algorithm 1": ("constant pieces", look.VERMILION), "PL, Algorithm 1": ("linear pieces", look.BLUE)}
-# Beyond, there are few rows, and the functions run out of the picture.
+# Beyond this there are few rows, and the functions leave the picture.
 X_SHOWN = 3.0
 
 
@@ -157,7 +157,7 @@ def _draw_curve(axes: Axes, curve: dict[str, Any], errors: dict[str, float]) -> 
 
 
 def _draw_errors(axes: Axes, form: str, found: dict[str, Any]) -> None:
-    """Each curve of every draw: its error against its size."""
+    """The error of every curve of every draw against its size."""
     sizes = np.array(found["size"]).ravel()
     for marker, (name, (label, color)) in zip("os", DRAWN.items(), strict=True):
         errors = np.array(found["errors"][name]).ravel()

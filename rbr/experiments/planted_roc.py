@@ -1,12 +1,12 @@
 """Item 4: ROC curves on planted labels.
 
 The planted data of item 2, n = 2000 and p = 100, with the label 1 where the sum of the functions exceeds its median;
-80% of the rows to learn from. RBR and IHT are told s_G = 10. XGBoost has the paper's 10 trees of depth 6 and, beyond
-the paper, 100 of them.
+80% of the rows are used for training. RBR and IHT are given s_G = 10. XGBoost has the paper's 10 trees of depth 6 and,
+beyond the paper, 100 of them.
 
-What would count as holding, decided before measuring: "substantially better" is a larger AUC by at least 0.03, and by
-two standard errors of the paired difference. Yes if RBR-PC and RBR-PL, by Algorithm 1 with a searched step, are so
-against IHT and against XGBoost 10 x 6; partly if all four differences are positive by two standard errors.
+Rule, fixed before measuring. "Substantially better" means an AUC larger by at least 0.03, and by two standard errors of
+the paired difference. Yes if RBR-PC and RBR-PL, by Algorithm 1 with a searched step, are substantially better than IHT
+and than XGBoost 10 x 6; partly if all four differences exceed two standard errors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RBR = ("RBR-PC, Algorithm 1", "RBR-PL, Algorithm 1")
 
 
 def compare(seed: list[int], n_rows: int, n_features: int, n_planted: int, with_xgboost: bool) -> dict[str, Any]:
-    """One draw and one split: the ROC curve of every method on the rows held out."""
+    """The ROC curve of every method on the held-out rows of one draw and one split."""
     rng = np.random.default_rng(seed)
     data = make_planted(n_rows, n_features, n_planted, task="classification", random_state=rng)
     split = train_test_split(data.X, data.y, test_size=0.2, random_state=int(rng.integers(2**31)))

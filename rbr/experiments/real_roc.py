@@ -1,11 +1,10 @@
 """What the ROC curves on HR (item 5) and on Adult (item 6) have in common.
 
-As in the paper: categories become one 0/1 column per level (missing values are a level of their own), s_G = p, 40 bins,
-8 pieces, 80% of the rows to learn from; IHT and XGBoost see the same columns. Next to it our defaults, LightGBM and an
-Explainable Boosting Machine on the table as it is.
+As in the paper, categories become one 0/1 column per level (missing values are a separate level), s_G = p, with 40
+bins, 8 pieces and 80% of the rows for training; IHT and XGBoost see the same columns. Beyond the paper, our defaults,
+LightGBM and an Explainable Boosting Machine see the table as it is.
 
-What would count as holding, decided before measuring, on AUC over random splits, for RBR-PC and RBR-PL by Algorithm 1
-with a searched step:
+Rules, fixed before measuring, on AUC over random splits, for RBR-PC and RBR-PL by Algorithm 1 with a searched step:
 - "Only slightly worse than XGBoost" (10 trees of depth 6): at most 0.02 behind; partly: at most 0.05 behind, or only
   one of the two is at most 0.02 behind. (Being ahead holds too.)
 - "Noticeably better than IHT": at least 0.02 ahead, and by two standard errors of the paired difference; partly: ahead
@@ -48,8 +47,8 @@ class Reading:
     note: str
 
 
-def load_or_not(load, path) -> Table:
-    """The table, or NotRun with what its loader says is missing."""
+def load_or_not_run(load, path) -> Table:
+    """The table; raises NotRun with the loader's message if data or a package are missing."""
     try:
         return load(path)
     except (OSError, ImportError) as error:
@@ -68,7 +67,7 @@ def one_hot(frame: pd.DataFrame, continuous: Sequence[str]) -> np.ndarray:
 
 
 def compare(frame: pd.DataFrame, X: np.ndarray, y: np.ndarray, seed: int, with_peers: tuple[str, ...]) -> dict:
-    """One split: the ROC curve of every method on the rows held out. X is the frame with one-hot categories."""
+    """The ROC curve of every method on the held-out rows of one split. X is the frame with one-hot categories."""
     train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y)
     found = _as_in_the_paper(X, y, train, test)
     with warnings.catch_warnings():
@@ -112,7 +111,7 @@ def measure_table(setting: Setting, table: Table, reading: Reading, number: int,
         rows = np.sort(setting.rng(number).choice(len(y), QUICK_ROWS, replace=False))
         frame, y = frame.iloc[rows].reset_index(drop=True), y[rows]
     X = one_hot(frame, reading.continuous)
-    # The bags of an Explainable Boosting Machine take longer than a quick run of all the rest.
+    # The bags of an Explainable Boosting Machine take longer than everything else in a quick run.
     wanted = setting.pick(COMPARED, ("XGBoost", "LightGBM"))
     with_peers = tuple(peer for peer in wanted if peers.installed(peer))
     splits = setting.map(compare, [(frame, X, y, 1000 * setting.seed + k, with_peers) for k in range(n_splits)])
@@ -165,7 +164,7 @@ def _gap_text(gaps: dict[str, tuple[float, float]], rival: str) -> str:
 
 
 def draw_table(numbers: dict[str, Any], figure: Figure, title: str, zoom: float) -> None:
-    """The whole curves, and the corner where they differ."""
+    """The whole curves, and an enlargement of the corner where they differ."""
     figure.set_size_inches(11.0, 4.4)
     whole, corner = figure.subplots(1, 2)
     roc.draw_roc(whole, numbers["methods"], title)

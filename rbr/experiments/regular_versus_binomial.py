@@ -1,14 +1,14 @@
 """Item 12. Regular against binomial binning: the coupling of the proof (paper, theorem E.5).
 
-From a binomial matrix S the proof builds a regular matrix B by moving the excess of the full bins into the others.
-Measured: the largest ||(B - S) v|| over unit v of at most s_G non-zero blocks, from below by a search and from above
-by the block norms, against n, s_G, b and p one at a time; and the most entries that a column of B - S has, against
-sqrt(n / b log p_bin).
+From a binomial matrix S the proof builds a regular matrix B by moving the excess rows of overfull bins into the others.
+Measured are the largest ||(B - S) v|| over unit v with at most s_G non-zero blocks, bounded from below by a search and
+from above by the block norms, against n, s_G, b and p one at a time; and the largest number of entries in a column of
+B - S, against sqrt(n / b log p_bin).
 
 Rules, fixed before measuring.
 - n: the exponent is -1/4 by the rule of rbr.experiments.scaling.
 - Bound c (s_G^2 log p_bin max b / n)^(1/4): "yes" if the exponents of the search in s_G, b and log p_bin are at most
-  those of the bound, 1/2, 1/4 and 1/4, up to the margin of that rule; "partly" if for some of them; else "no".
+  those of the bound, 1/2, 1/4 and 1/4, up to the margin of that rule; "partly" if some of them are; else "no".
 - Entries of a column: "yes" if the exponent of their largest number in n / b is 1/2 by the same rule.
 """
 

@@ -1,4 +1,4 @@
-"""RESULTS.md: every claim of the paper beside what was measured."""
+"""RESULTS.md: every claim of the paper compared with what was measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER = "| claim in the paper | what we measured | holds? |\n| --- | --- | --- 
 def results_page(
     outcomes: Sequence[Outcome], absent: Sequence[Item], command: str, no_pictures: str | None, quick: bool = False
 ) -> str:
-    """The whole page. `absent` are items that were not asked for and that the folder does not hold."""
+    """The whole page. `absent` are the items that were not requested and whose numbers the folder does not hold."""
     footnotes: list[str] = []
     rows = [
         f"| {outcome.item.number}. {_cell(claim.paper)} | {_cell(claim.measured)}{_marks(claim.notes, footnotes)} "
@@ -45,12 +45,12 @@ def results_page(
 
 
 def _cell(text: str) -> str:
-    """The text on one line, with no bar that would end the cell."""
+    """The text on one line, with bars escaped so that they do not end the cell."""
     return " ".join(text.split()).replace("|", r"\|")
 
 
 def _marks(notes: Sequence[str], footnotes: list[str]) -> str:
-    """The marks of the notes; the same note is written once."""
+    """The footnote marks of the notes; a note that occurs several times has one footnote."""
     marks = []
     for note in notes:
         note = " ".join(note.split())
@@ -61,7 +61,7 @@ def _marks(notes: Sequence[str], footnotes: list[str]) -> str:
 
 
 def _versions(outcomes: Sequence[Outcome]) -> str:
-    """Each package with its version; with several if items were measured with different ones."""
+    """Each package with its version, or with several if items were measured with different ones."""
     found: dict[str, list[str]] = {}
     for outcome in outcomes:
         for name, number in outcome.versions.items():

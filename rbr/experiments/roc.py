@@ -1,6 +1,6 @@
 """ROC curves of several methods over several splits: averaged, compared in pairs, drawn with bands.
 
-A curve is kept as its true positive rates on one fixed grid of false positive rates, so that curves can be averaged.
+A curve is stored as its true positive rates on one fixed grid of false positive rates, so that curves can be averaged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def roc(y, score) -> dict[str, Any]:
 
 
 def collected(splits: Sequence[Mapping[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Of every method: its AUC in each split, its mean curve, and the standard error of that."""
+    """For every method its AUC in each split, its mean curve, and the standard error of the mean curve."""
     found = {}
     for name in splits[0]:
         mean, error = look.mean_and_error([split[name]["tpr"] for split in splits])
@@ -54,19 +54,19 @@ def collected(splits: Sequence[Mapping[str, dict[str, Any]]]) -> dict[str, dict[
 
 
 def difference(methods: Mapping[str, dict[str, Any]], one: str, other: str) -> tuple[float, float]:
-    """By how much the AUC of one exceeds that of the other: mean over the splits, and its standard error."""
+    """By how much the AUC of one exceeds that of the other: the mean over the splits and its standard error."""
     mean, error = look.mean_and_error(np.subtract(methods[one]["auc"], methods[other]["auc"]))
     return float(mean), float(error)
 
 
 def all_aucs(methods: Mapping[str, dict[str, Any]]) -> str:
-    """Every method with its AUC, the best first."""
+    """Every method with its AUC, best first."""
     order = sorted(methods, key=lambda name: -np.mean(methods[name]["auc"]))
     return ", ".join(f"{name} {look.plus_minus(methods[name]['auc'], 4)}" for name in order)
 
 
 def draw_roc(axes: Axes, methods: Mapping[str, dict[str, Any]], title: str, *, zoom: float | None = None) -> None:
-    """The mean curves with bands of one standard error; with `zoom` only so much of both axes, from the upper left."""
+    """The mean curves with bands of one standard error; `zoom` is the share of both axes to show, at the upper left."""
     order = sorted(methods, key=lambda name: -np.mean(methods[name]["auc"]))
     for name in order:
         entry = methods[name]
@@ -80,7 +80,7 @@ def draw_roc(axes: Axes, methods: Mapping[str, dict[str, Any]], title: str, *, z
 
 
 def add_legend(figure: Figure, axes: Axes, n_splits: int) -> None:
-    """Beside the curves: with ten methods there is no room among them."""
+    """A legend beside the curves: with ten methods there is no room inside the axes."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles,

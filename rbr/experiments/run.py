@@ -1,8 +1,8 @@
-"""The runner: measure what is not measured yet, judge it, draw it, and write it all down.
+"""The runner: measures the items that have not been measured yet, judges and draws them, and writes the results.
 
-A folder holds for every item STEM.json (its numbers, and the setting that made them) and STEM.png, and for all of them
-RESULTS.md. An item whose numbers are there for the same setting is not measured again: that is how an interrupted run
-goes on. Judging and drawing see only what a JSON file gives back.
+The folder holds STEM.json (the numbers, and the setting that made them) and STEM.png for every item, and one RESULTS.md
+for all of them. An item whose numbers are there for the same setting is not measured again, so that an interrupted run
+can be continued. Judging and drawing see only what was read back from JSON.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from rbr.experiments.results import results_page
 
 VERDICTS = get_args(Verdict)
 DEFAULT_FOLDER = "rbr-experiments"
-# Their versions are written down where they are installed.
+# The versions of these are recorded if they are installed.
 PACKAGES = ("numpy", "scipy", "scikit-learn", "xgboost", "lightgbm", "interpret-core", "skglm")
 INTERRUPTED = 130
-# Of the time of a full run, about.
+# A quick run takes about this share of the time of a full one.
 QUICK_SHARE = 0.05
 DPI = 110
 MARGIN = 0.08  # inches
@@ -45,7 +45,7 @@ MARGIN = 0.08  # inches
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one item: its claims, or why there are none; `failed` if that is an error."""
+    """The result of one item: its claims, or one claim that says why it was not run; `failed` is the error, if any."""
 
     item: Item
     claims: tuple[Claim, ...]
@@ -103,7 +103,7 @@ def parse_items(text: str) -> list[Item]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what the command line asks for, and return its exit code: 1 if an item failed, 130 if interrupted."""
+    """Run what the command line asks for, and return the exit code: 1 if an item failed, 130 if interrupted."""
     asked = {item.number for group in arguments.only for item in group} if arguments.only else None
     return run_items(
         [item for item in ITEMS if asked is None or item.number in asked],
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def command_of(setting: Setting, out: str = "FOLDER", items: Iterable[Item] = ()) -> str:
-    """The command line that makes these results; folders are the reader's own."""
+    """The command line that reproduces these results, with placeholders for the folders."""
     words = ["rbr", "experiments"]
     words += ["--quick"] if setting.quick else []
     numbers = [str(item.number) for item in items]
@@ -142,7 +142,7 @@ def run_items(
 ) -> int:
     """Measure, judge and draw the items into the folder, and write its RESULTS.md.
 
-    RESULTS.md also tells of items that are not among those asked for, if the folder holds them for the same setting.
+    RESULTS.md also includes items that were not requested, if the folder holds their numbers for the same setting.
     """
     stream = stream or sys.stdout
     if folder.exists() and not folder.is_dir():
@@ -158,7 +158,7 @@ def run_items(
     for item in items:
         try:
             if item in to_measure:
-                with remembered_interrupts(clock):
+                with reraise_dropped_interrupts(clock):
                     outcome = _measured(item, setting, folder, clock)
             else:
                 print(f"{item.number:2d} {item.title}: kept from an earlier run", file=stream)
@@ -178,7 +178,7 @@ def run_items(
         outcomes[item.number] = Outcome(item, (_not_run(item, "the run was interrupted before it was measured"),))
     outcomes = [outcomes[number] for number in sorted(outcomes)]
     absent = [item for item in ITEMS if item.number not in {outcome.item.number for outcome in outcomes}]
-    # With --only, the command names all that the page shows.
+    # If some items are absent, the command names those that the page shows.
     named = [outcome.item for outcome in outcomes] if absent else []
     page = results_page(outcomes, absent, command_of(setting, items=named), no_pictures, setting.quick)
     write_whole(folder / "RESULTS.md", page.encode())
@@ -204,7 +204,7 @@ def _summarize(outcomes: Sequence[Outcome], folder: Path, stream: TextIO) -> Non
 
 
 def _measured(item: Item, setting: Setting, folder: Path, clock: Clock) -> Outcome:
-    """Measure the item, keep its numbers, and conclude. Until then the files of an earlier run stay as they are."""
+    """Measure the item, save its numbers, judge and draw. The files of an earlier run stay until it is measured."""
     file = folder / f"{item.stem}.json"
     record = {**setting_record(item, setting), "title": item.title, "versions": versions()}
     clock.begin(item)
@@ -226,7 +226,7 @@ def _measured(item: Item, setting: Setting, folder: Path, clock: Clock) -> Outco
 
 
 def _replace_record(file: Path, text: str) -> None:
-    """Write the record; a picture of other numbers must not stay beside it."""
+    """Write the record, and remove a picture that was drawn from other numbers."""
     write_whole(file, text.encode())
     file.with_suffix(".png").unlink(missing_ok=True)
 
@@ -263,7 +263,7 @@ def _failure(item: Item, error: Exception) -> Outcome:
 
 
 def why_no_pictures() -> str | None:
-    """What to install, if matplotlib is missing."""
+    """What to install if matplotlib is missing, else None."""
     from rbr.plotting.figures import import_figure
 
     try:
@@ -280,28 +280,29 @@ def draw_picture(item: Item, numbers: dict[str, Any], file: Path) -> None:
     from matplotlib.figure import Figure
     from PIL import Image
 
-    # Built without pyplot: no window system is asked for and no global state is left behind.
+    # Built without pyplot, which would need a window system and keep global state.
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     figure.get_layout_engine().set(w_pad=MARGIN, h_pad=MARGIN)
     item.module.draw(numbers, figure)
     drawn, content = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI)
-    # A palette makes a third of the bytes. Without matplotlib's version, the same numbers give the same ones.
+    # A palette cuts the file to a third. Pillow does not write matplotlib's version into the file, so that the same
+    # numbers give the same bytes.
     palette = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}
     Image.open(drawn).convert("RGB").quantize(256, **palette).save(content, "PNG", optimize=True)
     write_whole(file, content.getvalue())
 
 
-# ---------------------------------------------------------------- what is kept
+# ---------------------------------------------------------------- saved records
 
 
 def setting_record(item: Item, setting: Setting) -> dict[str, Any]:
-    """What the numbers of an item depend on; the number of processes is not part of it."""
+    """The settings that the numbers of an item depend on; the number of processes is not one of them."""
     return {"item": item.name, "quick": setting.quick, "seed": setting.seed, "rbr": rbr.__version__}
 
 
 def kept_record(item: Item, setting: Setting, folder: Path) -> dict[str, Any] | None:
-    """The item's file in the folder, if it holds numbers of this setting."""
+    """The record of the item in the folder, if it holds numbers for this setting, else None."""
     try:
         record = json.loads((folder / f"{item.stem}.json").read_text())
     except (FileNotFoundError, ValueError):
@@ -312,7 +313,7 @@ def kept_record(item: Item, setting: Setting, folder: Path) -> dict[str, Any] | 
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python, rbr and whatever numbers may depend on."""
+    """The versions of Python, rbr and the installed packages that numbers may depend on."""
     found = {"python": platform.python_version(), "rbr": rbr.__version__}
     for name in PACKAGES:
         try:
@@ -352,12 +353,12 @@ def plain(value: Any, path: str = "numbers") -> Any:
 
 
 def json_text(record: dict[str, Any]) -> str:
-    """Strict JSON: what the record is about on lines of their own, long lists of numbers on one line each."""
+    """Strict JSON, with a line break after each list or object, so that a list of numbers takes one line."""
     return json.dumps(record, allow_nan=False, separators=(",", ":")).replace('],"', '],\n"').replace('},"', '},\n"')
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write the file in one step: an interruption leaves the old one or the new one."""
+    """Write the file atomically: an interruption leaves either the old file or the new one."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         draft.write_bytes(content)
@@ -370,8 +371,8 @@ def write_whole(file: Path, content: bytes) -> None:
 
 
 @contextmanager
-def remembered_interrupts(clock: Clock) -> Iterator[None]:
-    """Ctrl-C that Python drops, since it came in a callback that cannot raise, is raised at the next progress."""
+def reraise_dropped_interrupts(clock: Clock) -> Iterator[None]:
+    """Raises a Ctrl-C that Python dropped, since it came in a callback that cannot raise, at the next progress."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -388,9 +389,9 @@ def remembered_interrupts(clock: Clock) -> Iterator[None]:
 
 
 class Clock:
-    """Says which item is at work, how far it is, and about how long the rest takes.
+    """Prints which item is running, how far it is, and about how long the rest takes.
 
-    The estimate is the items' own guess of their time, scaled by how these guesses have fared so far in this run.
+    The estimate is the sum of the items' guesses, scaled by the ratio of actual to guessed time so far in this run.
     """
 
     def __init__(
@@ -416,14 +417,14 @@ class Clock:
         )
 
     def seconds_left(self, share: float) -> float:
-        """Of this item, of which `share` is done, and of those after it."""
+        """Estimated seconds for the rest of this item, of which `share` is done, and for the items after it."""
         elapsed = self.now() - self.started
         done = self.guessed_done + share * self.item.guess
         scale = (self.spent + elapsed) / done if done > 0 and self.spent + elapsed > 0 else self.guess_scale
         return scale * ((1 - share) * self.item.guess + sum(item.guess for item in self.ahead))
 
     def progress(self, done: int, total: int) -> None:
-        """One line that is overwritten on a terminal; elsewhere a line every half minute."""
+        """Print progress: on a terminal one line that is overwritten, elsewhere a line every half minute."""
         if self.is_interrupted:
             raise KeyboardInterrupt
         now = self.now()
@@ -434,7 +435,7 @@ class Clock:
         print(f"\r{text:<60}" if self.is_live else text, end="" if self.is_live else "\n", file=self.stream, flush=True)
 
     def end(self, how: str) -> float:
-        """The seconds that the item took."""
+        """Print how the item ended, and return the seconds that it took."""
         seconds = self.now() - self.started
         if how == "measured":
             self.spent += seconds

@@ -1,13 +1,14 @@
 """Item 13. Time of an iteration of Algorithm 1 (paper, section 3.2: O(n p + p_bin log p_bin)).
 
-An iteration is a gradient (look up the used tables, sum the residual by bin) and a projection. Both are timed alone,
-in CPU seconds on one thread, as the least of several repeats, at the iterate after two steps on planted data with
-noise, while n, p, b or s_L varies. The projection is timed as it runs in rbr (exact pieces; tables that cannot win
-are not searched), and with all tables searched, by exact search and by the paper's bottom-up merging.
+An iteration is a gradient (look up the used tables, sum the residual by bin) and a projection. The two are timed
+separately, in CPU seconds on one thread, as the minimum of several repeats, at the iterate after two steps on planted
+data with noise, while n, p, b or s_L varies. The projection is timed as it runs in rbr (exact pieces; tables that
+cannot be selected are not searched), and with all tables searched, by exact search and by the paper's bottom-up
+merging.
 
-Rules. O(.) is a bound from above, so an exponent holds if it is at most 1, up to the margin of
-rbr.experiments.scaling. (A first version asked for 1 from both sides and gave "partly" at 0.82: costs that do not
-grow weigh on small sizes.) The slope over the largest sizes is reported.
+Rules. O(.) is an upper bound, so an exponent holds if it is at most 1, up to the margin of rbr.experiments.scaling. (A
+first version asked for 1 from both sides and gave "partly" at 0.82, because fixed costs dominate at small sizes.) The
+slope over the largest sizes is reported.
 - n p: the exponent of the time of a gradient in n p, over the sizes with n p >= 200,000: "yes" if at most 1.15, else
   "no".
 - p_bin log p_bin: the exponent of the time of merging all tables in p_bin log p_bin, over the bins varied, likewise.
@@ -60,7 +61,7 @@ def measure(setting: Setting) -> dict:
     repeats, seconds = setting.pick((9, 0.02), (5, 0.003))
     sizes = [(name, {**BASE, name: value}) for name, values in varied.items() for value in values]
     cases = []
-    # One after the other in this process, whatever `jobs` is: a neighbour would be timed as well.
+    # One after the other in this process, whatever `jobs` is: parallel work would disturb the timing.
     for i, (name, size) in enumerate(sizes):
         cases.append({"varied": name, **size, **_time_of(size, repeats, seconds, setting.rng(13, i))})
         setting.progress(i + 1, len(sizes))
@@ -94,7 +95,7 @@ def _time_of(size: dict, repeats: int, seconds: float, rng) -> dict:
 
 
 def least_seconds(call: Callable[[], object], repeats: int, seconds: float) -> float:
-    """CPU seconds of a call: the least of several means, each over as many calls as last the given time."""
+    """CPU seconds of a call: the minimum of several means, each over as many calls as fit in `seconds`."""
     start = time.process_time()
     call()
     n_calls = max(1, int(seconds / max(time.process_time() - start, 1e-6)))
@@ -151,7 +152,7 @@ def _at_most_linear(law: dict[str, float]) -> Verdict:
 
 
 def _last_slope(numbers: dict, varied: str) -> float:
-    """The exponent of the gradient between the two largest sizes."""
+    """The exponent of the time of a gradient between the two largest sizes."""
     low, high = _of(numbers, varied)[-2:]
     return float(np.log(high["gradient"] / low["gradient"]) / np.log(high[varied] / low[varied]))
 

@@ -1,15 +1,15 @@
 """Item 9. How many rows Algorithm 1 needs (paper, theorem 3.4: n0 = c s_L s_G log p_bin).
 
-Runs without noise: y = X_bin beta_true, beta_true a random unit vector of C with s_G blocks of equal norm. A run
-succeeds if it ends with exactly the true features and an error of at most 1%. Maps over (n, s_G) and (n, s_L), a
-shorter one over (n, p), for both binnings. The transition is the n at which half of the runs succeed, between the
-measured n by the logarithm of n.
+Runs are without noise: y = X_bin beta_true with beta_true a random unit vector of C with s_G blocks of equal norm. A
+run succeeds if it ends with exactly the true features and an error of at most 1%. The share of successes is mapped over
+(n, s_G) and (n, s_L), and over fewer sizes of (n, p), for both binnings. The transition is the n at which half of the
+runs succeed, interpolated in log n between the measured n.
 
 Rules, fixed before measuring, for each binning over all sizes of the three maps.
 - The transition follows s_L s_G log p_bin: its exponent is 1 by the rule of rbr.experiments.scaling, and the maps
   collapse: transition / (s_L s_G log p_bin) varies by at most a factor 2. "yes" if both hold; "partly" if one does or
-  if the exponent only has the sign; else "no".
-- That many rows suffice (a bound from above; added after the first run, from the same maps): let n95 be the smallest
+  if the exponent only has the right sign; else "no".
+- That many rows suffice (an upper bound; added after the first run, from the same maps): let n95 be the smallest
   measured n from which on at least 95% of the runs succeed. "yes" if all sizes have one and its exponent in s_L s_G
   log p_bin is at most 1, up to the margin; else "no".
 """

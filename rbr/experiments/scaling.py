@@ -1,7 +1,7 @@
-"""Power laws: how an exponent is fitted, when it counts as the paper's, and how it is drawn.
+"""Power laws: how an exponent is fitted, when it counts as equal to the paper's, and how it is drawn.
 
-The rule for an exponent, the same in all items: "yes" if the fit is within 0.15 of the one the paper states, "partly"
-if it only has the right sign, else "no".
+All items use the same rule for an exponent: "yes" if the fitted one is within 0.15 of the paper's, "partly" if it only
+has the right sign, else "no".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MARGIN = 0.15
 
-# Two that stay apart for every kind of colour vision, with markers that tell them apart without colour.
+# Two colours that can be told apart with any kind of colour vision, and markers that need no colour.
 BINNING_STYLES = {
     "regular": {"color": CLASS_COLORS[1], "marker": "o", "linestyle": "-"},
     "binomial": {"color": CLASS_COLORS[2], "marker": "s", "linestyle": "--"},
@@ -50,7 +50,7 @@ def fit_power_law(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
 
 
 def pooled(cases: Sequence[dict], x: str, y: Callable[[dict], Sequence[float]]) -> tuple[list[float], list[float]]:
-    """Every run as a point of its own, so that the interval of a fit knows how far the runs scatter.
+    """One point per run, so that the interval of a fit reflects the scatter of the runs.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def pooled(cases: Sequence[dict], x: str, y: Callable[[dict], Sequence[float]]) 
 
 
 def verdict(exponent: float, expected: float) -> Verdict:
-    """Whether an exponent is the expected one: "yes", only of its sign: "partly", or "no".
+    """Whether an exponent is the expected one ("yes"), only has the expected sign ("partly"), or neither ("no").
 
     Examples
     --------
@@ -74,7 +74,7 @@ def verdict(exponent: float, expected: float) -> Verdict:
 
 
 def least(verdicts: Sequence[Verdict]) -> Verdict:
-    """What holds of several things together: the weakest verdict.
+    """The weakest of several verdicts.
 
     Examples
     --------
@@ -85,12 +85,12 @@ def least(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def told(law: dict[str, float]) -> str:
-    """An exponent with its interval, for a sentence."""
+    """An exponent with its interval, as text."""
     return f"{law['exponent']:.2f} [{law['low']:.2f}, {law['high']:.2f}]"
 
 
 def label(axes: Axes, title: str, x: str, y: str) -> None:
-    """Title and labels in the project's sizes, quiet spines."""
+    """Set title and labels in the sizes of all pictures, with quiet spines."""
     tidy(axes)
     axes.set_title(title, loc="left", fontsize=9, color=TRUE_COLOR)
     axes.set_xlabel(x, fontsize=LABEL_SIZE)
@@ -98,7 +98,7 @@ def label(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def plain_ticks(axes: Axes, which: str, values: Sequence[float], n_most: int = 6) -> None:
-    """Ticks of a logarithmic axis at some of the measured values, written out."""
+    """Ticks of a logarithmic axis at some of the measured values, as plain numbers."""
     values = sorted(set(values))
     every = -(-len(values) // n_most)
     axis = getattr(axes, f"{which}axis")
@@ -107,7 +107,7 @@ def plain_ticks(axes: Axes, which: str, values: Sequence[float], n_most: int = 6
 
 
 def log_scale(axes: Axes, which: str) -> None:
-    """A logarithmic axis with ticks at 1, 2 and 5 times powers of ten, written out; as many as fit."""
+    """A logarithmic axis with as many ticks as fit at 1, 2 and 5 times powers of ten, as plain numbers."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     getattr(axes, f"set_{which}scale")("log")
@@ -118,7 +118,7 @@ def log_scale(axes: Axes, which: str) -> None:
 
 
 def draw_reference(axes: Axes, x: Sequence[float], y: Sequence[float], exponent: float, text: str) -> None:
-    """A grey line of a given exponent on logarithmic axes, through the geometric middle of the points."""
+    """A grey line with a given exponent on logarithmic axes, through the geometric mean of the points."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     ends = np.array([x.min(), x.max()])
     factor = np.exp(np.mean(np.log(y) - exponent * np.log(x)))

@@ -33,10 +33,10 @@ Pearson statistic, since E[r^2] / E[h] = E (y - mu)^2 / mu^q row by row; huber a
 with their own r and h.
 
 **Sums over rows.** Whoever holds the rows may hold them in several blocks, in files or on other machines. So what
-needs all of them (`prepare_of`, `constant_start_of`, `refit_intercept_of`, `settle_of`, `dispersion_of`) asks for sums
-that add over blocks, through a `RowSums`; quantiles are found by a search over such sums. The same names without
-`_of` take the arrays of rows in memory. Within a block rows are read in stretches that stay in cache, and their sums
-are added in a fixed order, so they have the same bits whatever the number of threads.
+needs all of them (`prepare_of`, `constant_start_of`, `refit_intercept_of`, `refit_intercept_and_value`,
+`dispersion_of`) asks for sums that add over blocks, through a `RowSums`; quantiles are found by a search over such
+sums. The same names without `_of` take the arrays of rows in memory. Within a block rows are read in stretches that
+stay in cache, and their sums are added in a fixed order, so they have the same bits whatever the number of threads.
 """
 
 from rbr.losses.base import Loss

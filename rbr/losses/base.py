@@ -260,7 +260,7 @@ class Loss:
         """The c that minimises the loss of the rows' scores + c."""
         return self.minimize_intercept(lambda c: rows.total(partial(self._sums_at, c=c)), start)
 
-    def settle_of(self, rows: RowSums, start) -> tuple:
+    def refit_intercept_and_value(self, rows: RowSums, start) -> tuple:
         """(c, value): `refit_intercept_of`, and the value there if the sums tell, else None."""
         return self.refit_intercept_of(rows, start), None
 

@@ -85,7 +85,7 @@ class LogLoss(Loss):
     def _sums_at(self, y, z, v, n_threads, *, c):
         return self.intercept_sums(y, np.zeros(y.shape[0]) if z is None else z, v, c, n_threads)
 
-    def settle_of(self, rows, start):
+    def refit_intercept_and_value(self, rows, start):
         last: tuple = ()
 
         def sums_at(c):

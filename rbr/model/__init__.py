@@ -1,4 +1,4 @@
-"""The fitted model: a value that predicts, explains, is drawn, edited, saved and written in other languages."""
+"""The fitted model: an immutable value with predictions, explanations, plots, edits, files and exports."""
 
 from rbr.model.additive import AdditiveModel, Importance
 from rbr.model.terms import Jump, Piece, Record, Term

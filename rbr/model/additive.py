@@ -1,8 +1,8 @@
 """The fitted model: an intercept and the tables that a fit has used.
 
-An `AdditiveModel` is a value. Nothing changes it, it holds no training data and needs no scikit-learn: rows in,
-predictions out. Whatever changes a model (rbr.model.edits) returns another one; files (rbr.model.file) and other
-languages (rbr.model.export) are ways to write the same few tables down.
+An `AdditiveModel` is immutable, holds no training data and needs no scikit-learn: rows in, predictions out. Edits
+(rbr.model.edits) return another model; files (rbr.model.file) and exports to other languages (rbr.model.export) write
+down the same few tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rbr._checks import check_vector
 from rbr.losses import Loss
 from rbr.model import edits
 from rbr.model.scoring import Scorer, is_plain, open_checked
-from rbr.model.terms import LooksAtColumns, Record, Term, place_of, read_only, same
+from rbr.model.terms import HasColumns, Record, Term, place_of, read_only, same
 
 if TYPE_CHECKING:
     from rbr.data.binning import Binner
@@ -31,7 +31,7 @@ __all__ = ["AdditiveModel", "Importance"]
 
 
 @dataclass(frozen=True)
-class Importance(LooksAtColumns):
+class Importance(HasColumns):
     """How much a term matters: the mean size of what it adds, and how far the training loss rises without it."""
 
     term: str
@@ -52,9 +52,9 @@ class AdditiveModel:
         What is added to the intercept, ordered by column.
     intercept : float, or array of shape (n_classes,) with several score columns
     loss : a loss of rbr.losses
-        What was minimised; its link makes predictions of scores.
+        What was minimised; its link turns scores into predictions.
     classes : array or None
-        The class labels of a classifier; two for one score column, else one for each. `classes_` is the same.
+        The class labels of a classifier: two if there is one score column, else one per column. Same as `classes_`.
     target : str or None
         The name of what is predicted.
     n_features_in_ : int
@@ -168,9 +168,9 @@ class AdditiveModel:
 
     @property
     def classes_(self) -> np.ndarray:
-        """The class labels, of a classifier."""
+        """The class labels; for classifiers only."""
         if self.classes is None:
-            raise AttributeError("this model is no classifier: it has no classes_")
+            raise AttributeError("this model is not a classifier: it has no classes_")
         return self.classes
 
     @property
@@ -184,7 +184,7 @@ class AdditiveModel:
         return sum(len(term.pieces) for term in self.terms)
 
     def __getitem__(self, term: str | int) -> Term:
-        """The term of a name, or at a position in `terms`."""
+        """The term with a given name, or at a given position in `terms`."""
         return self.terms[self._position(term)]
 
     def _position(self, term: str | int) -> int:
@@ -224,8 +224,9 @@ class AdditiveModel:
         Parameters
         ----------
         X : array, frame or sparse matrix, shape (n_rows, n_features)
-            With the columns of the training table, of which only the used ones are read. A missing value where training
-            had none and an unknown category add 0; values beyond the training range are in the end pieces.
+            With the columns of the training table, of which only the used ones are read. A missing value in a column
+            that had none in training adds 0, and so does an unknown category; values beyond the training range belong
+            to the end pieces.
         offset : array of shape (n_rows,), or (n_rows, n_classes) with several score columns, optional
             Added to the scores.
         n_jobs : int or None
@@ -241,7 +242,7 @@ class AdditiveModel:
         return scores[:, 0] if self.n_outputs == 1 else scores
 
     def predict(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
-        """The predictions: in the units of the target, of a classifier the likeliest class. See `decision_function`."""
+        """Predictions in the units of the target; for a classifier the most probable class. See `decision_function`."""
         scores = self.decision_function(X, offset, n_jobs)
         if self.classes is None:
             return self.loss.inverse_link(scores)
@@ -250,9 +251,9 @@ class AdditiveModel:
         return self.classes[scores.argmax(axis=1)]
 
     def predict_proba(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`; of classifiers only. See `decision_function`."""
+        """The probability of each class, in the order of `classes_`; for classifiers only. See `decision_function`."""
         if self.classes is None:
-            raise AttributeError("this model is no classifier: it has no predict_proba, see predict")
+            raise AttributeError("this model is not a classifier: it has no predict_proba, see predict")
         scores = self.decision_function(X, offset, n_jobs)
         if scores.ndim == 2:
             return self.loss.inverse_link(scores)
@@ -287,9 +288,9 @@ class AdditiveModel:
         """An `Importance` for each term, in the order of `terms`.
 
         `mean_contribution` is the mean of |what the term adds| over the training rows. `loss_drop` is how far the term
-        lowers the training loss: the loss without it and with the intercept refitted, minus the loss with it. Up to
-        50,000 training rows it is taken from all of them. With more it is taken from a parabola in each bin over all
-        rows, corrected by a sample of rows; with more than two classes from the sample alone. After an edit
+        lowers the training loss: the loss without it and with the intercept refitted, minus the loss with it. With up
+        to 50,000 training rows all of them are used. With more, the loss is approximated by a parabola in each bin over
+        all rows, corrected by a sample of rows; with more than two classes the sample alone is used. After an edit
         `loss_drop` is NaN.
         """
         return Record(Importance(term.name, term.columns, term.importance, term.loss_drop) for term in self.terms)
@@ -297,12 +298,12 @@ class AdditiveModel:
     def jumps(self) -> Record:
         """Every jump of the numeric terms, as a tuple of `Jump`; `.to_frame()` makes a pandas frame of it.
 
-        A jump has its place and size; the range of places that are equally good, since data place a jump only so
-        well; and what the training loss would be without it. Range and loss were measured at the fit, with all else
-        held: up to 50,000 training rows on all of them, with more by a parabola in each bin over all rows, corrected
-        by a sample of rows. A place is equally good if the mean loss rises by at most 2 * dispersion / n when the jump
-        moves there (two units of log-likelihood, about a 95% interval). Without the jump, one piece is fitted in the
-        place of the two beside it. Both are NaN after an edit.
+        A jump has its place and size; the range of places that fit the data equally well; and what the training loss
+        would be without it. Range and loss were measured at the fit, with everything else held fixed: with up to 50,000
+        training rows on all of them, with more by a parabola in each bin over all rows, corrected by a sample of rows.
+        A place is equally good if the mean loss rises by at most 2 * dispersion / n when the jump moves there (two
+        units of log-likelihood, about a 95% interval). For the loss without the jump, the two pieces beside it are
+        replaced by one and that is refitted. Both are NaN after an edit.
         """
         return Record(jump for term in self.terms for jump in term.jumps)
 
@@ -365,7 +366,7 @@ class AdditiveModel:
         return self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
 
     def _with_terms(self, terms: Sequence[Term]) -> AdditiveModel:
-        """A model of other terms, of which no training loss is known."""
+        """The model with other terms; its training loss is then unknown."""
         return replace(self, terms=tuple(term.edited() for term in terms), training_loss=math.nan)
 
     def set_piece(self, term: str | int, piece: int | str, value: ArrayLike) -> AdditiveModel:
@@ -376,7 +377,8 @@ class AdditiveModel:
         term : str or int
             The name of the term, or its position in `terms`.
         piece : int or "missing"
-            The position in the term's `pieces`, or the value of missing values. A line becomes a constant.
+            The position in the term's `pieces`, or "missing" for the value of missing values. A line becomes a
+            constant.
         value : float, or one per class
 
         Returns
@@ -387,16 +389,16 @@ class AdditiveModel:
         return self._edited(term, edits.set_piece, piece, value)
 
     def zero(self, term: str | int) -> AdditiveModel:
-        """A model in which a term adds nothing but is still there; `drop` takes it out."""
+        """A model in which a term is kept but adds nothing; `drop` removes it."""
         return self._edited(term, edits.zero)
 
     def drop(self, term: str | int) -> AdditiveModel:
-        """A model without a term. The intercept stays: terms have mean zero."""
+        """A model without a term. The intercept is unchanged, since terms have mean zero."""
         t = self._position(term)
         return self._with_terms([own for k, own in enumerate(self.terms) if k != t])
 
     def merge(self, term: str | int, pieces: Sequence[int]) -> AdditiveModel:
-        """A model in which some pieces of a term are one, at their mean under the training weights.
+        """A model in which some pieces of a term are merged into one, at their mean under the training weights.
 
         Parameters
         ----------
@@ -411,7 +413,8 @@ class AdditiveModel:
         """A model in which a numeric term has its jumps rounded off.
 
         Each bin takes the mean of the bins around it under the training weights and a Gaussian window, and then all of
-        them are shifted so that the mean of the term stays. Every bin whose value differs is then a piece.
+        them are shifted to preserve the mean of the term. Every bin whose value differs from its neighbours' is then a
+        piece.
 
         Parameters
         ----------
@@ -426,7 +429,7 @@ class AdditiveModel:
         """A model in which a numeric term never falls (or never rises): isotonic regression of its table.
 
         Under the training weights this is the nearest such table, and it has the same mean. The value of missing values
-        stays.
+        is unchanged.
         """
         return self._edited(term, edits.make_monotone, increasing)
 
@@ -456,11 +459,11 @@ class AdditiveModel:
         Returns
         -------
         str
-            With a table a SELECT of all its columns whose last column, "score", is the raw score
-            (`decision_function`, or `predict` before the link); with several score columns "score_<class>" each. A
-            missing value must be NULL; text is compared as the database compares it. A database that reads decimal
-            numbers to the nearest double gives the very score. SQLite 3.40 reads one long number in some ten thousand
-            one last bit off: a value exactly at such an edge may then fall on its other side.
+            With a table, a SELECT of all its columns, followed by the raw score (`decision_function`, or `predict`
+            before the link) as "score", or with several score columns as "score_<class>" each. A missing value must be
+            NULL; text is compared by the rules of the database. A database that rounds decimal numbers to the nearest
+            double gives exactly the score of `decision_function`. SQLite 3.40 reads about one long number in ten
+            thousand wrong in the last bit: a value exactly at such an edge may then fall on its other side.
 
         Examples
         --------
@@ -505,9 +508,9 @@ class AdditiveModel:
         onnx.ModelProto
             It has one input of shape (n_rows, 1) for each used column, named after it. Numbers are doubles, and NaN is
             missing. Categories are strings if they are text, with "" for missing (unless "" is itself a category), and
-            otherwise doubles. The outputs are "score" (n_rows, n_outputs), and "prediction" (n_rows, 1), or of a
-            classifier "probabilities" (n_rows, n_classes) and "label" (n_rows,), in which classes that are neither text
-            nor integers are their positions.
+            otherwise doubles. The outputs are "score" (n_rows, n_outputs), and "prediction" (n_rows, 1) or, for a
+            classifier, "probabilities" (n_rows, n_classes) and "label" (n_rows,). Classes that are neither all text nor
+            all integers are represented in "label" by their positions.
         """
         from rbr.model.export import to_onnx
 
@@ -516,7 +519,7 @@ class AdditiveModel:
     # Files ------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict:
-        """The model as a dict of plain Python values, the content of its file; `from_dict` is the way back."""
+        """The model as a dict of plain Python values, the content of its file; `from_dict` is the inverse."""
         from rbr.model.file import model_to_dict
 
         return model_to_dict(self)
@@ -531,7 +534,7 @@ class AdditiveModel:
     def save(self, path: Any) -> None:
         """Write the model to a file, as JSON; `rbr.load` reads it.
 
-        The file is replaced as a whole: if writing fails, an old one is left as it was.
+        The file is replaced in one step: if writing fails, an existing file is left unchanged.
         """
         from rbr.model.file import save
 

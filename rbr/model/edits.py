@@ -1,8 +1,9 @@
 """Edits: changes that a person makes to a term of a model. Each returns new terms; nothing is changed in place.
 
-An edit says what the table becomes, and the pieces follow: lines that were not touched stay lines, elsewhere a piece
-is a run of equal values. What was measured on the training rows, losses and places of jumps, is no longer known
-after an edit.
+An edit changes the table, and the pieces follow from it. `set_piece` and `merge` leave the other pieces as they are;
+after `smooth` and `make_monotone`, lines whose values did not change stay lines and elsewhere a piece is a run of equal
+values. What was measured on the training rows, losses and places of jumps, is no longer known after an edit, except
+after `recentred`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from rbr._checks import check_real
 from rbr.model.terms import Piece, Term, relabel
 from rbr.shapes import isotonic
 
-# A bin without rows has no weight of its own; this much keeps a weighted mean over such bins defined.
-_LITTLE = 1e-12
+# Bins without rows have weight zero; this lower bound keeps a weighted mean over such bins defined.
+_MIN_WEIGHT = 1e-12
 
 
 def set_piece(term: Term, piece: int | str, value: Any) -> Term:
@@ -41,7 +42,7 @@ def zero(term: Term) -> Term:
 
 
 def merge(term: Term, pieces: Iterable[int]) -> Term:
-    """The term with some pieces made one, at their mean under the training weights."""
+    """The term with some pieces merged into one, at their mean under the training weights."""
     chosen = sorted({_position(term, piece) for piece in pieces})
     if len(chosen) < 2:
         raise ValueError(f"pieces names {len(chosen)} piece of term {term.name!r}; at least two must be merged")
@@ -87,19 +88,19 @@ def make_monotone(term: Term, increasing: bool) -> Term:
 
 def recentred(term: Term) -> tuple[Term, np.ndarray]:
     """The term with mean zero under the training weights, and the mean that was taken out."""
-    mean = term.weights @ term.all_values / max(term.weights.sum(), _LITTLE)
+    mean = term.weights @ term.all_values / max(term.weights.sum(), _MIN_WEIGHT)
     mean = mean if term.values.ndim == 2 else mean[0]
     values = term.values - mean
     missing_value = None if term.missing_value is None else term.missing_value - mean
-    # The training losses are those of the same predictions, so they stay known.
+    # The predictions do not change, so the training losses stay known.
     facts = {"loss_drop": term.loss_drop, "jump_facts": term.jump_facts}
     return term.edited(values=values, missing_value=missing_value, **facts), mean
 
 
 def _with_pieces(term: Term, values: np.ndarray, kept: Sequence[int]) -> Term:
-    """The term with other values, where the bins in `kept` are one constant piece and the other pieces stay."""
+    """The term with other values: the bins in `kept` become one constant piece, the other pieces stay."""
     labels = np.array(term.labels)
-    labels[kept] = 2 * len(labels)  # a piece of its own, whatever its number
+    labels[kept] = 2 * len(labels)  # an even number that no other piece has
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.empty(len(first), dtype=np.int32)
     order[np.argsort(first)] = np.arange(len(first))
@@ -108,7 +109,7 @@ def _with_pieces(term: Term, values: np.ndarray, kept: Sequence[int]) -> Term:
 
 def _weights(term: Term) -> np.ndarray:
     """Weights of the ordered bins, none of them zero."""
-    return np.maximum(term.weights[: term.n_ordered], _LITTLE)
+    return np.maximum(term.weights[: term.n_ordered], _MIN_WEIGHT)
 
 
 def _position(term: Term, piece: Any) -> int:

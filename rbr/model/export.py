@@ -1,7 +1,7 @@
-"""A model in other languages: SQL, a scorecard, ONNX. Each is the same steps, written down differently.
+"""A model in other languages: SQL, a scorecard, ONNX.
 
-All use the merged steps of rbr.model.scoring and add the terms in their order, so a database that reads doubles
-exactly gives the bits of `decision_function`.
+SQL and ONNX use the merged steps of rbr.model.scoring and add the terms in the same order, so a database that reads
+doubles exactly gives the same bits as `decision_function`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _score(model: AdditiveModel, c: int, quote: Dialect) -> str:
 
 
 def _number(value: float) -> str:
-    """A literal that is a double in every dialect, and the same one."""
+    """A literal that is a double in every dialect, with all the digits of this one."""
     digits = repr(float(value))
     return digits if "e" in digits else f"{digits}e0"
 
@@ -91,7 +91,7 @@ def _case(term: Term, column: str, c: int, quote: Dialect) -> str:
     whens = [f"WHEN {column} IS NULL THEN {_number(missing)}"]
     if term.kind == "numeric":
         edges, values, _ = merged_steps(term)
-        # A class need not jump at every edge of the others; a step that changes nothing is left out.
+        # One class need not jump where another does; a step that changes nothing is left out.
         jumps = np.flatnonzero(np.diff(values[:, c]))
         whens += [f"WHEN {column} <= {_number(edges[k])} THEN {_number(values[k, c])}" for k in jumps]
         otherwise = values[-1, c]
@@ -229,7 +229,7 @@ class _Graph:
         return self.add("Where", [is_nan, self.constant(np.array(code_of_nan)), code])
 
     def category_code(self, term: Term, column: str, unknown: int) -> str:
-        """The bin of a category; `unknown`, or one more for a missing one."""
+        """The bin of a category; `unknown` for an unknown one, `unknown + 1` for a missing one."""
         TensorProto = self.onnx.TensorProto
         categories = term.categories or ()
         index = {category: k for k, category in enumerate(categories)}
@@ -249,7 +249,7 @@ class _Graph:
             raise ValueError(f"term {term.name!r} has categories of more than one kind; ONNX needs text or numbers")
         x = self.input(column, TensorProto.DOUBLE)
         equal = self.add("Equal", [self.constant(np.array([categories], dtype=np.float64)), x])
-        # Categories differ, so at most one is equal: the sum of the hits' distances from `unknown` is that one's.
+        # At most one category is equal: the sum over the hits of (unknown - bin) is that of the one hit, or 0.
         distances = self.constant(np.array([unknown - k for k in range(len(categories))]))
         hits = self.add("Mul", [self.add("Cast", [equal], to=TensorProto.INT64), distances])
         distance = self.add("ReduceSum", [hits, self.constant(np.array([1]))], keepdims=0)

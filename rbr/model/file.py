@@ -1,8 +1,8 @@
-"""Model files: versioned JSON that says everything about a model and runs nothing.
+"""Model files: versioned JSON that holds all of a model and no code.
 
-Numbers are written so that they read back to the last bit (Python's repr), and what JSON has no number for as "NaN",
+Numbers are written so that they read back to the last bit (Python's repr); those that JSON cannot write are "NaN",
 "Infinity" or "-Infinity". A file carries a checksum of its content: one that was cut short or changed is refused.
-Behind that, every field is checked as it is read, so that a model that loads is a model that predicts.
+In addition, every field is checked as it is read, so that a model that loads can also predict.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _CLASS_KINDS = "biufUO"
 def load(path: str | os.PathLike) -> AdditiveModel:
     """Read a model that `AdditiveModel.save` wrote.
 
-    Loading runs no code of the file. Files of earlier versions load as the model that they were. A file that was cut
-    short or changed, that is no model, or that a later version wrote gives a ValueError that names the file and the
+    Loading runs no code from the file. Files written by earlier versions load as the same model. A file that was cut
+    short or changed, that is not a model, or that a later version wrote gives a ValueError that names the file and the
     problem.
 
     Parameters
@@ -57,7 +57,7 @@ def load(path: str | os.PathLike) -> AdditiveModel:
 
 
 def save(model: AdditiveModel, path: str | os.PathLike) -> None:
-    """Write the model beside the path first and then put it there in one step."""
+    """Write the model to a temporary file in the same folder, then rename it to `path`."""
     content = model_to_dict(model)
     content["checksum"] = _checksum(content)
     data = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False).encode()
@@ -76,7 +76,7 @@ def save(model: AdditiveModel, path: str | os.PathLike) -> None:
 
 
 def _usual_mode(path: Path) -> int:
-    """The mode of the file that is replaced, or the one that a new file would have."""
+    """The mode of the file to be replaced, or the one that a new file would have."""
     if path.exists():
         return path.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -217,7 +217,7 @@ def model_from_dict(content: dict) -> AdditiveModel:
 
 def _check_format(content: Any) -> None:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"it is no model of rbr: it must be an object with the format {FORMAT!r}")
+        raise ValueError(f"it is not an rbr model: it must be an object with the format {FORMAT!r}")
     version = content.get("version")
     if type(version) is not int or version < 1:
         raise ValueError(f"version is {version!r}; it must be a positive integer")
@@ -226,7 +226,7 @@ def _check_format(content: Any) -> None:
 
 
 def _upgraded(content: dict) -> dict:
-    """The same model as a file of this version has it."""
+    """The content of a file of an earlier version, converted to this one."""
     while content["version"] < VERSION:
         content = _UPGRADES[content["version"]](content)
     return content
@@ -248,7 +248,7 @@ def _term_from_1_to_2(item: Any, where: str) -> dict:
     return {"columns": [feature], **{name: value for name, value in item.items() if name != "feature"}}
 
 
-# By the version that they turn into the next one.
+# By version: the function that converts its content to the next version.
 _UPGRADES = {1: _from_1_to_2}
 
 
@@ -304,7 +304,7 @@ def _classes_in(content: dict) -> np.ndarray:
     try:
         dtype = np.dtype(name)
     except TypeError:
-        raise ValueError(f"classes: dtype is {name!r}, which is none") from None
+        raise ValueError(f"classes: dtype is {name!r}, which is not a NumPy dtype") from None
     if dtype.kind not in _CLASS_KINDS or not all(isinstance(v, (str, bool, int, float)) for v in values):
         raise ValueError(f"classes: dtype is {name!r}; classes must be text, numbers or bool")
     if dtype.kind == "O":
@@ -358,7 +358,7 @@ class _Fields:
 
 
 def _numbers_in(values: Any, where: str) -> np.ndarray:
-    """Numbers, or lists of them of equal length, with the three words for what is not finite."""
+    """An array from a number or nested lists, with the keys of _NOT_FINITE for numbers that are not finite."""
 
     def number(value: Any) -> Any:
         if isinstance(value, list):

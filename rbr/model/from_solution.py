@@ -30,10 +30,10 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
         table = slice(tables.offsets[j], tables.offsets[j + 1])
         n_ordered = int(tables.n_bins[j] - tables.missing[j])
         spec = constraints.spec(j)
-        values = snapped(solution.f[table], solution.labels[table], shares[table], spec)
+        values = equalise_pieces(solution.f[table], solution.labels[table], shares[table], spec)
         labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], spec)
         columns = tables.columns_of(j)
-        column = columns[0]  # a Term of more than one is refused
+        column = columns[0]  # a Term has exactly one
         is_category = bool(binner.is_categorical_[column])
         terms.append(
             Term(
@@ -50,7 +50,7 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
                 labels=labels,
                 grouped=spec.is_grouped,
                 loss_drop=drops.get(j, np.nan),
-                # The pieces of ordered categories have boundaries too, but no edges that could be named.
+                # The pieces of ordered categories have boundaries too, but categories have no edges to place a jump at.
                 jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
             )
         )
@@ -62,8 +62,8 @@ def _name(columns: Sequence[int], names: Sequence[str] | None) -> str:
     return " & ".join(column_name(column, names) for column in columns)
 
 
-def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, spec: ShapeSpec) -> np.ndarray:
-    """The table with one and the same number in all bins of a constant piece, where refits leave rounding."""
+def equalise_pieces(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, spec: ShapeSpec) -> np.ndarray:
+    """The table with exactly equal values in all bins of a constant piece, where refits leave rounding errors."""
     values = np.array(f, dtype=np.float64)
     if not spec.has_pieces:
         return values
@@ -75,7 +75,7 @@ def snapped(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, spec: ShapeSp
 
 
 def _labels(values: np.ndarray, labels: np.ndarray, spec: ShapeSpec) -> np.ndarray:
-    """2 * piece + is_line for each ordered bin; with classes a piece is what is one in every class."""
+    """2 * piece + is_line for each ordered bin; with classes, two bins share a piece if they do in every class."""
     rows = values.reshape(len(values), -1)
     if not spec.has_pieces:
         return labels_of_runs([tuple(row) for row in rows.tolist()])
@@ -92,6 +92,6 @@ def _labels(values: np.ndarray, labels: np.ndarray, spec: ShapeSpec) -> np.ndarr
 
 
 def _whole_where_close(counts: np.ndarray) -> np.ndarray:
-    """Counts of rows are whole; only their way over shares made them rough."""
+    """Counts rounded to whole numbers where they are that close: computing them from shares leaves rounding errors."""
     whole = np.rint(counts)
     return np.where(np.abs(counts - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, counts)

@@ -1,15 +1,15 @@
-"""How well the data place each jump, and what the model would lose without it or without a term.
+"""How precisely the data place each jump, and how far the loss rises without a jump or without a term.
 
-A model keeps no rows, so this is measured at the fit, on the training rows and with all else held:
+A model keeps no rows, so this is measured at the fit, on the training rows and with everything else held fixed:
 
 - place: the jump moves to another edge between its neighbours, and the rows in between take the value (or line) of the
   piece on the other side. The place is equally good if the mean loss rises by at most EQUALLY_GOOD * dispersion / n,
   two units of log-likelihood: the usual support interval, about 95%.
-- without a jump: one constant, or line, in the place of the two pieces beside it, fitted by Newton steps.
-- without a term: its table is gone, and the intercept is refitted.
+- without a jump: the two pieces beside it are replaced by one constant, or line, fitted by Newton steps.
+- without a term: its table is removed, and the intercept is refitted.
 
-All of these change the scores of a row by a number that depends on its bin alone, and the objective tells how the loss
-answers to such changes (`Objective.changes`).
+All of these change the scores of a row by a number that depends on its bin alone, and the objective computes how the
+loss responds to such changes (`Objective.changes`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ EQUALLY_GOOD = 2.0
 
 MAX_NEWTON = 8
 MAX_HALVINGS = 20
-# Newton's method has arrived when the next step promises less than this share of the rise, or of what counts as equal.
+# Newton's method stops when the next step promises less than this share of the rise, or of the slack if that is larger.
 ENOUGH = 1e-2
 
 
 def facts_and_drops(solution: Solution) -> tuple[dict[int, np.ndarray], dict[int, float]]:
-    """For each used feature what is known of its jumps, and how far the loss rises without it, the intercept refitted.
+    """(facts, drops) by used feature: an array with a row per jump, and the rise of the loss without the feature.
 
-    Of each jump: output (or -1), edge, first and last good edge, loss without it.
+    A row holds output (-1 if there is only one), edge, first and last equally good edge, and loss without the jump. For
+    the drops the intercept is refitted.
     """
     problem, point = solution.problem, solution.point
     constraints = problem.constraints
@@ -67,7 +68,7 @@ def _dispersion(solution: Solution) -> float:
 
 
 class _Pieces:
-    """A table's ordered bins, and the pieces that they form."""
+    """The ordered bins of a table, and the pieces that they form."""
 
     def __init__(self, f: np.ndarray, x: np.ndarray, labels: np.ndarray):
         self.f, self.x = f, x
@@ -80,20 +81,20 @@ class _Pieces:
         self.slope = np.divide(f[last] - f[self.first], width, out=np.zeros(len(width)), where=sloped)
 
     def change_to_neighbour(self, which: int) -> np.ndarray:
-        """How the table changes if every bin takes the value of the piece before (-1) or behind (1) its own."""
+        """How the table changes if every bin takes the value of the piece before (-1) or after (1) its own."""
         piece = np.clip(self.piece_of + which, 0, len(self.first) - 1)
         first = self.first[piece]
         return self.f[first] + self.slope[piece] * (self.x - self.x[first]) - self.f
 
 
 def _rise_without_table(column: TableChange) -> float:
-    """The rise of the loss without the table, the intercept refitted: with one constant in its place."""
+    """The rise of the loss without the table and with the intercept refitted, so with one constant in its place."""
     windows, no_line = np.zeros(len(column.f), dtype=np.intp), np.zeros(len(column.f))
     return float(_rises_if_one_piece(column, windows, no_line, slack=0.0, enough=1e-10)[0])
 
 
 def _rises_if_moved(column: TableChange, pieces: _Pieces) -> list[np.ndarray]:
-    """For each jump the rise of the loss if it were at each of the places between its neighbours."""
+    """For each jump, the rise of the loss if it moved to each of the places between its neighbours."""
     groups = np.full(len(column.f), len(pieces.first))
     groups[: len(pieces.f)] = pieces.piece_of
     to_before, to_behind = np.zeros(len(column.f)), np.zeros(len(column.f))
@@ -101,7 +102,7 @@ def _rises_if_moved(column: TableChange, pieces: _Pieces) -> list[np.ndarray]:
     to_behind[: len(pieces.f)] = pieces.change_to_neighbour(1)
     rise_before, rise_behind = (column.measure(change, groups)[0] for change in (to_before, to_behind))
     return [
-        # In front of bin k left of the jump: the bins from k to the jump change sides; right of it likewise.
+        # If the jump moves left to in front of bin k, the bins from k to its old place change sides; right likewise.
         np.concatenate([
             np.cumsum(rise_behind[before + 1 : start][::-1])[::-1], [0.0], np.cumsum(rise_before[start : after - 1])
         ])
@@ -110,13 +111,13 @@ def _rises_if_moved(column: TableChange, pieces: _Pieces) -> list[np.ndarray]:
 
 
 def _rises_without(column: TableChange, pieces: _Pieces, slack: float) -> np.ndarray:
-    """For each jump the rise of the loss if the two pieces beside it were one constant, or line.
+    """For each jump, the rise of the loss if the two pieces beside it were one constant, or line.
 
-    To a hundredth of itself, or of the slack within which losses count as equal.
+    Accurate to about a hundredth of the rise, or of the slack within which losses count as equal.
     """
     n_jumps = len(pieces.first) - 1
     rises = np.zeros(n_jumps)
-    for parity in (0, 1):  # every other jump: no piece is beside two of them
+    for parity in (0, 1):  # every other jump, so that no piece is beside two of them
         jumps = np.arange(parity, n_jumps, 2)
         if not len(jumps):
             continue
@@ -126,10 +127,10 @@ def _rises_without(column: TableChange, pieces: _Pieces, slack: float) -> np.nda
         windows[: len(pieces.f)] = window_of_piece[pieces.piece_of]
         line = np.zeros(len(column.f))
         line[: len(pieces.f)] = pieces.x
-        # One line only where one of the two was one, and where it has rows at more than one position.
+        # A line only if one of the two pieces was one; _rises_if_one_piece drops it where rows have a single position.
         lined = np.append(pieces.is_line[jumps] | pieces.is_line[jumps + 1], False)
         line = np.where(lined[windows], line, 0.0)
-        # The last window is that of the bins which are in none.
+        # The last window holds the bins that belong to none of the jumps.
         rises[jumps] = _rises_if_one_piece(column, windows, line, slack)[: len(jumps)]
     return rises
 
@@ -137,12 +138,12 @@ def _rises_without(column: TableChange, pieces: _Pieces, slack: float) -> np.nda
 def _rises_if_one_piece(
     column: TableChange, windows: np.ndarray, line: np.ndarray, slack: float, enough: float = ENOUGH
 ) -> np.ndarray:
-    """For each window of bins the rise of the loss if it had one constant, or one line where line is not 0."""
+    """For each window of bins, the rise of the loss if it had one constant, or one line where `line` is not 0."""
 
     def total(values):
         return np.bincount(windows, values)
 
-    # A line of mean zero; with one position alone there is none.
+    # Centre the line in each window; with a single position it vanishes.
     line = line - (total(column.weight * line) / np.maximum(total(column.weight), 1e-300))[windows]
     line[np.abs(line) <= 1e-12 * np.abs(line).max(initial=0.0)] = 0.0
 
@@ -156,7 +157,7 @@ def _rises_if_one_piece(
         determinant = np.where(determinant > 0, determinant, 1e-300)
         return ((d * p - b * q) / determinant)[windows] + line * ((a * q - b * p) / determinant)[windows]
 
-    # Begin with the piece that is nearest to what is there.
+    # Start from the piece that is nearest to the present table.
     change = solved(column.weight, column.weight * column.f) - column.f
     rise, is_corrected = column.measure(change, windows)
     value = total(rise)

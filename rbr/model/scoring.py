@@ -1,8 +1,8 @@
-"""Scores of rows from the tables of a model: the gate to the kernel `score`.
+"""Scores of rows from the tables of a model: prepares the arrays for the kernel `score` and calls it.
 
-Neighbouring bins of equal value are one piece here, so a term of eight constant pieces is searched in three halvings
-however many bins it was fitted on. Only the used columns of a table are read. Terms are added in their order
-whatever the kind of table, so that an array and a frame of the same numbers have the same bits for a score.
+Neighbouring bins of equal value are merged here, so a term of eight constant pieces is searched in three halvings
+however many bins it was fitted on. Only the used columns of a table are read. Terms are added in the same order
+for every kind of table, so that an array and a frame with the same numbers get the same scores to the last bit.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NumericRun:
 
 
 class CategoryLookup:
-    """A term of a category: what each category adds, then what an unknown and a missing one add."""
+    """A categorical term as a table: what each category adds, then what an unknown and a missing one add."""
 
     def __init__(self, term: Term):
         (self.column,) = term.columns
@@ -87,7 +87,7 @@ class CategoryLookup:
     def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
         levels, codes = table.levels(self.column)
         unknown = len(self.table) - 2
-        # Missing values have the code -1, which finds the last entry.
+        # Missing values have the code -1, which selects the last entry.
         entries = np.array([*(self.index.get(level, unknown) for level in levels), unknown + 1], dtype=np.int64)
         out += self.table[entries[codes]]
 
@@ -101,7 +101,7 @@ def merged_steps(term: Term) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _padded(steps: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]):
-    """Edges, offsets and tables of some terms, each padded to 2 ** m pieces as the kernel wants them."""
+    """Edges, offsets and tables of some terms, each padded to 2 ** m pieces as the kernel requires."""
     edges, tables, sizes = [], [], [0]
     for own_edges, values, missing in steps:
         n_pieces = 1 << int(len(values) - 1).bit_length()
@@ -122,7 +122,7 @@ def _deal(n_jobs: int | None, n_terms: int, arrays: tuple) -> None:
 
 
 def is_plain(X: Any) -> bool:
-    """Whether X is an array that the kernel can read as it is."""
+    """Whether X is an array that the kernel can read without conversion."""
     return type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and len(X) > 0
 
 

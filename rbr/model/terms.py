@@ -1,9 +1,9 @@
 """The terms of a fitted model: its tables, in the user's units.
 
-A term is a function that a model adds to its score. It says which columns of X it looks at, today always one; whatever
-reads a model takes them from there. It keeps a value for every bin of the fit, so that lines have their steps and an
-edit can use the full resolution, and beside it the pieces, which are what a person reads: neighbouring bins (or, of
-categories, any group of them) that share one value or one line.
+A term is a function that a model adds to its score. Its `columns` say which columns of X it uses, at present always
+one. It keeps a value for every bin of the fit, so that lines have their steps and an edit can use the full resolution,
+and also the pieces, which are what a person reads: neighbouring bins (or, for categories, any group of them) that share
+one value or one line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Value = float | tuple[float, ...]
 
 
 def read_only(values: Any, dtype: Any = np.float64) -> np.ndarray:
-    """A copy that nobody can write to."""
+    """A copy as a read-only array."""
     array = np.array(values, dtype=dtype, order="C")
     array.flags.writeable = False
     return array
@@ -43,7 +43,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 class Record(tuple):
-    """A tuple of small dataclasses of one kind, which can also be had as a pandas frame."""
+    """A tuple of small dataclasses of one type, which can be converted to a pandas frame."""
 
     __slots__ = ()
 
@@ -61,8 +61,8 @@ def import_pandas(what: str):
     return pandas
 
 
-class LooksAtColumns:
-    """`feature`, for what has `columns`: the name from when there was always one."""
+class HasColumns:
+    """Adds `feature` to a class with `columns`: the older name, from when there was always one column."""
 
     columns: tuple[int, ...]
 
@@ -89,7 +89,7 @@ class Piece:
         and for a level that is no range.
     categories : tuple or None
     value : float, or a tuple with one float per class
-        The value; of a line the mean under the training weights.
+        The value; for a line, the mean under the training weights.
     ends : pair of values
         The values in the first and in the last bin; they differ for lines only.
     weight : float
@@ -131,14 +131,14 @@ class Jump:
     edge : int
         The jump lies at `edges[edge]` of the term.
     place : float
-        The same in the feature's units: the value left of the jump holds up to and at it.
+        The same in the feature's units: the value left of the jump holds up to and including this place.
     size : float
         The value right of the jump minus the one left of it.
     low, high : float
         The first and the last of the equally good places: edges between the neighbouring jumps at which the training
         loss would be higher by at most 2 * dispersion / n. NaN if not known, as after an edit.
     loss_without : float
-        The training loss if the two pieces beside the jump were one, fitted again. NaN if not known.
+        The training loss if the two pieces beside the jump were one, refitted. NaN if not known.
     """
 
     term: str
@@ -152,7 +152,7 @@ class Jump:
 
 
 @dataclass(frozen=True, eq=False)
-class Term(LooksAtColumns):
+class Term(HasColumns):
     """A function that an additive model adds to its score.
 
     Attributes
@@ -160,8 +160,8 @@ class Term(LooksAtColumns):
     name : str
         The column name, or "x3" for column 3 of a table without names.
     columns : tuple of int
-        The indices of the columns of X that the term looks at. Both kinds look at exactly one, which may be given as an
-        int; `feature` is that one.
+        The indices of the columns of X that the term uses. Both kinds use exactly one, which may be given as an int;
+        `feature` is that one.
     kind : {"numeric", "category"}
     edges : array of shape (n_ordered - 1,)
         Bin k of a numeric feature is edges[k - 1] < x <= edges[k]; empty for categories.
@@ -174,18 +174,19 @@ class Term(LooksAtColumns):
     weights : array of shape (n_bins,)
         The share of the training rows in each bin; the last is that of missing values if there were any.
     counts : array of shape (n_bins,)
-        The summed sample weights in each bin: the number of rows where there were no weights.
+        The sum of the sample weights in each bin: the number of rows if there were no weights.
     positions : array of shape (n_ordered,)
-        The mean of the feature in each bin, for pictures; for categories their index.
+        The mean of the feature in each bin, for plots; for categories their index.
     labels : int array of shape (n_ordered,)
-        The piece of each bin, as 2 * piece + is_line. With classes two bins share a piece if they do in every class.
+        The piece of each bin, as 2 * piece + is_line. With classes, two bins share a piece if they do in every class.
     grouped : bool
         Whether the pieces are levels, which need not be neighbours.
     loss_drop : float
-        How far the training loss rises without this term, the intercept refitted. NaN if not known, as after an edit.
+        How far the training loss rises without this term, with the intercept refitted. NaN if not known, as after an
+        edit.
     jump_facts : array of shape (n_jumps, 5)
-        What `jumps` adds to place and size: output (-1 without classes), edge, first and last
-        equally good edge, loss_without of each jump.
+        For each jump, what `jumps` reports besides its size: output (-1 without classes), edge, first and last equally
+        good edge, loss_without.
     """
 
     name: str
@@ -238,7 +239,7 @@ class Term(LooksAtColumns):
 
     @property
     def n_ordered(self) -> int:
-        """Bins without the one of missing values."""
+        """The number of bins, not counting the one of missing values."""
         return len(self.values)
 
     @property
@@ -261,7 +262,7 @@ class Term(LooksAtColumns):
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest value, that of missing values included."""
+        """The smallest and the largest value, including that of missing values."""
         return float(self.all_values.min()), float(self.all_values.max())
 
     @cached_property
@@ -314,7 +315,7 @@ class Term(LooksAtColumns):
 
     @property
     def jumps(self) -> tuple[Jump, ...]:
-        """The jumps between the pieces of a numeric term; with classes those of each class's own table."""
+        """The jumps between the pieces of a numeric term; with classes, those in the table of each class."""
         if self.kind != "numeric":
             return ()
         facts = {(int(output), int(edge)): rest for output, edge, *rest in self.jump_facts.tolist()}
@@ -325,7 +326,7 @@ class Term(LooksAtColumns):
                 known = facts.get((-1 if output is None else c, k))
                 size = float(column[k + 1] - column[k])
                 if output is not None and (size == 0 or (facts and known is None)):
-                    continue  # another class jumps here
+                    continue  # only another class jumps here
                 low, high, loss_without = known or (math.nan,) * 3
                 if known:
                     low, high = float(self.edges[int(low)]), float(self.edges[int(high)])
@@ -338,12 +339,12 @@ class Term(LooksAtColumns):
 
 
 def place_of(term: Term) -> tuple[int, tuple[int, ...]]:
-    """What the terms of a model are sorted by: those of fewer columns first, and then by column."""
+    """The sort key of the terms of a model: those with fewer columns first, and then by column."""
     return len(term.columns), term.columns
 
 
 def column_name(column: int, names: Sequence[str] | None) -> str:
-    """What a column is called, in a table with these names or without any."""
+    """The name of a column: from `names`, or "x3" for column 3 if there are none."""
     return f"x{column}" if names is None else names[column]
 
 
@@ -365,7 +366,7 @@ def _interval(low: str | None, high: str | None) -> str:
 
 
 def relabel(old: Term, values: np.ndarray) -> np.ndarray:
-    """Labels of new values: lines whose values did not change stay lines, other runs of equal values are pieces."""
+    """Labels of new values: lines whose values did not change stay lines, elsewhere runs of equal values are pieces."""
     columns = np.reshape(values, (len(values), -1))
     unchanged = (columns == old.values.reshape(columns.shape)).all(axis=1)
     keys: list = [
@@ -391,7 +392,7 @@ def labels_of_groups(keys: Iterable) -> np.ndarray:
 
 
 def _check(term: Term) -> None:
-    """A ValueError that names the term if its parts do not fit together."""
+    """Raise a ValueError that names the term if its parts do not fit together."""
     where = f"term {term.name!r}"
     if not isinstance(term.name, str):
         raise ValueError(f"a term is named {term.name!r}; a name must be text")

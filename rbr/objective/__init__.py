@@ -1,8 +1,8 @@
-"""The objective: a loss over a binned table, as a solver sees it. The only room that knows rows.
+"""The objective: a loss over a binned table, as a solver sees it. Solvers see rows only through this package.
 
-`Objective` is the protocol: everything that is asked and answered has the size of the tables, and no row, no code and
-no target crosses it. `RowObjective` answers from rows in memory, in one block or in several; `GramObjective` answers
-for squared error from a cross-tabulation. `make_objective` checks what a user gave and builds the first.
+`Objective` is the protocol: its arguments and results have the size of the tables, and no row, code or target passes
+through it. `RowObjective` implements it for rows in memory, in one block or in several; `GramObjective` implements it
+for squared error from a cross-tabulation. `make_objective` checks a user's arguments and builds a `RowObjective`.
 """
 
 from rbr.objective.gram import GramObjective, GramSums

@@ -1,7 +1,7 @@
 """Subsamples of rows in memory, and out-of-bag losses.
 
-A bag draws distinct rows (equal codes, target and offset), so that a row of integer weight k is drawn as k repeated
-rows are.
+A bag draws distinct rows: rows with equal codes, target and offset are drawn together. So a row of integer weight k is
+treated like k repeated rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 if TYPE_CHECKING:
     from rbr.objective.rows import RowObjective
 
-# Up to this many distinct targets a bag must hold every one of them: they may be classes.
+# With at most this many distinct targets, which may be classes, a bag must hold every one of them.
 MOST_CLASSES = 20
 
 
@@ -26,10 +26,11 @@ class RowBags:
     ----------
     objective : RowObjective
     n_ways : int
-        In how many ways each bag may be fitted.
+        The number of ways in which each bag may be fitted.
     share : float
         The share of the distinct rows in a bag.
-    random_state : as scikit-learn takes it; None is a fixed seed
+    random_state : int, RandomState or None
+        None stands for a fixed seed.
     """
 
     def __init__(self, objective: RowObjective, n_ways: int, share: float, random_state: Any):
@@ -74,7 +75,7 @@ class RowBags:
         return rows if self._is_enough(self._y[rows]) else np.ones(len(rows), dtype=bool)
 
     def _is_enough(self, y_bag: np.ndarray) -> bool:
-        """Whether a bag of few rows still has more than one target, and of classes all."""
+        """Whether a bag has every class, if y may be classes, and otherwise more than one row."""
         values = np.unique(self._y)
         return len(np.unique(y_bag)) == len(values) if len(values) <= MOST_CLASSES else len(y_bag) > 1
 

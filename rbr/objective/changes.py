@@ -1,10 +1,10 @@
-"""How the loss answers when one table changes and all else is held.
+"""How the loss changes when one table changes and all else is held.
 
-Such a change moves the scores of a row by a number that depends on its bin alone. A parabola in each bin, which serves
-the solver for its small steps, will not do by itself: where classes separate, the curvature is near zero at the fit and
-says nothing about a large change. So with up to `measured_rows` rows losses are taken from all of them. With more, the
-parabolas of all rows say what they can, and a sample says how far the losses are from their parabolas; a sample alone
-would have to tell apart losses that differ by a millionth.
+Such a change moves the scores of a row by a number that depends on its bin alone. A parabola in each bin, which is
+enough for the solver's small steps, is not enough here: where classes separate, the curvature is near zero at the fit
+and says nothing about a large change. So with up to `measured_rows` rows the losses of all of them are computed. With
+more, the parabolas of all rows are corrected by how far the losses of a sample are from their own parabolas; a sample
+alone would have to tell apart losses that differ by a millionth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RowChanges:
-    """Rows with their scores, losses and derivatives at a point: all, or some and the sums by bin of all."""
+    """Rows with their scores, losses and derivatives at a point: all rows, or a sample and the sums by bin of all."""
 
     def __init__(self, objective: RowObjective, point: Point):
         self.objective, self.loss, self.f = objective, objective.loss, point.f
@@ -44,7 +44,7 @@ class RowChanges:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def codes(self, table: int) -> np.ndarray:
-        """The bin of each row that is looked at; one past the last for none."""
+        """The bin of each row that is measured; one past the last for a row without a bin."""
         return self._gathered([block.design.codes[table] for block in self.objective._blocks]).astype(np.intp)
 
     def bins(self, table: int) -> slice:
@@ -65,8 +65,8 @@ class RowChanges:
 class RowChange:
     """A `TableChange` from rows.
 
-    Where only a sample is at hand, "corrected" bins count with the parabola of all rows and the sample's distance from
-    its own.
+    With a sample, the rise in a "corrected" bin is that of the parabola of all rows plus the distance of the sample's
+    rise from the sample's own parabola.
     """
 
     def __init__(self, around: RowChanges, table: int, output: int):
@@ -95,17 +95,17 @@ class RowChange:
         return raw
 
     def _rises(self, change: np.ndarray) -> np.ndarray:
-        """For each row its part of the loss's rise."""
+        """The part of each row in the rise of the loss."""
         around = self._around
         return around.v * (around.loss.values(around.y, self._moved(change)) - around.values)
 
     def _correction(self, change: np.ndarray) -> np.ndarray:
-        """By how much all rows' parabolas rise more than the sample's, by bin."""
+        """By how much the parabolas of all rows rise more than the sample's, by bin."""
         more_curved, more_pulled = self._curvature_of_all - self._curved, self._pull_of_all - self._pulled
         return change * (0.5 * change * more_curved - more_pulled)
 
     def measure(self, change: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A group of bins is corrected where the parabolas leave less to the sample."""
+        """A group of bins is corrected if its rows' rises less their parabolas have the smaller sum of squares."""
         rises = self._rises(change)
         by_bin = self._by_bin(rises)
         if self._around.is_all:

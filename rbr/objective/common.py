@@ -1,4 +1,4 @@
-"""What objectives over rows and over sums share."""
+"""The base class of objectives over rows and over sums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rbr.losses import Loss
 from rbr.objective.protocol import Tables, Work
 
 
-class TableAnswers:
+class BaseObjective:
     """The tables of an objective, its counts of work, and the sign and scale of its gradients."""
 
     def __init__(
@@ -28,7 +28,7 @@ class TableAnswers:
         return np.zeros(n_coef if self.n_outputs == 1 else (n_coef, self.n_outputs))
 
     def as_gradient(self, sums: np.ndarray, tables: np.ndarray) -> np.ndarray:
-        """Sums by bin over the weights, with the sign of a gradient; `sums`, zero outside the tables, is used up."""
+        """Minus the sums by bin over the weights; `sums`, which is zero outside the tables, is overwritten."""
         weights = self.tables.weights
         bins: slice | np.ndarray = slice(None)
         if len(tables) < self.tables.n_tables // 2:

@@ -1,8 +1,8 @@
 """Better places for jumps between constant pieces, from the values within bins.
 
-With all else held the loss is near a parabola in each row, and two constant pieces that share a jump have their best
-values, and the loss at them, from sums of row gradients and curvatures up to the jump. So one sort of a column gives
-the loss at every place between the two neighbouring edges.
+With all else held, the loss is close to a parabola in each row. For two constant pieces that share a jump, the best
+values and the loss at them then follow from sums of row gradients and curvatures up to the jump. So one sort of a
+column gives the loss for every place of the jump between the two neighbouring edges.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
     from rbr.objective.values import ColumnValues
 
-# A better place must be better by more than rounding, or equal places would be told apart by it.
+# A better place must gain more than this part, so that rounding does not choose between equally good places.
 ROUNDING = 1e-11
 
 
@@ -31,7 +31,7 @@ def better_edges(
     """See `Objective.better_edges`."""
     curvature = objective.curvature(point)
     if curvature is not None and not any(a.any() for a in curvature.by_row):
-        # A loss made of straight lines: the parabolas above it.
+        # All rows are where the loss is straight (Huber, quantile): use the parabolas above it.
         curvature = objective.curvature(point, majorize=True)
     if curvature is None:
         return {}
@@ -44,7 +44,7 @@ def better_edges(
     for j, (edges, labels, movable) in cuts.items():
         bins = slice(objective.tables.offsets[j], objective.tables.offsets[j] + len(labels))
         values, sums = _sums_by_value(objective, j, (slopes, curvature.by_row))
-        # What the parabola of a value wants of its table: curvature * target = curvature * f - slope.
+        # The minimum of a value's parabola in the table, times its curvature: curvature * f - slope.
         pulls = sums[1] * f[bins][codes_of(values, edges)] - sums[0]
         gain, moved = _moved_edges(values, pulls, sums[1], edges, labels, movable)
         if gain > 0:
@@ -53,11 +53,11 @@ def better_edges(
 
 
 def _values(block: RowBlock) -> ColumnValues:
-    return cast("ColumnValues", block.values)  # what has none is not asked about cuts
+    return cast("ColumnValues", block.values)  # `_check_values` has made sure of them
 
 
 def _sums_by_value(objective: RowObjective, table: int, by_row) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The distinct numbers of a table's column, and for each of some arrays by row its sums, (n_values, n_outputs)."""
+    """The distinct numbers of a table's column, and the sums by them of some arrays by row, (n_values, n_outputs)."""
     column = int(objective.tables.columns[table, 0])
     of_blocks = [_values(block).distinct(column) for block in objective._blocks]
     if len(of_blocks) == 1:
@@ -77,7 +77,7 @@ def _sums_by_value(objective: RowObjective, table: int, by_row) -> tuple[np.ndar
 
 
 def _moved_edges(values, pulls, curvatures, edges, labels, movable) -> tuple[float, np.ndarray]:
-    """(decrease of the loss that the parabolas promise, edges), each jump moved in turn from left to right."""
+    """(decrease of the loss that the parabolas predict, edges), each jump moved in turn from left to right."""
     zero = np.zeros((1, pulls.shape[1]))
     pulls, curvatures = (np.concatenate([zero, np.cumsum(a, axis=0)]) for a in (pulls, curvatures))
     edges, total_gain = edges.copy(), 0.0
@@ -86,7 +86,7 @@ def _moved_edges(values, pulls, curvatures, edges, labels, movable) -> tuple[flo
     first_finite = np.searchsorted(values, -np.inf, side="right")
     last_finite = np.searchsorted(values, np.inf, side="left")
     for k in movable:
-        # A place is a number of values before the cut: some of either bin, and finite numbers on both sides.
+        # A place is the number of values below the cut; both bins keep some values, and both sides finite ones.
         places = np.arange(max(starts[k], first_finite) + 1, min(starts[k + 2], last_finite))
         here = starts[k + 1]
         if not len(places) or not starts[k] < here < starts[k + 2]:
@@ -112,7 +112,7 @@ def _piece(labels: np.ndarray, k: int) -> slice:
 
 
 def _fit(pulls, curvatures, first, place, last):
-    """How much two constants, below and above a place, explain: sum of pull^2 / curvature over the two."""
+    """How much two constants, below and above a place, explain: the sum of pull^2 / curvature over the two."""
     total = 0.0
     for start, stop in ((first, place), (place, last)):
         pull, curvature = pulls[stop] - pulls[start], curvatures[stop] - curvatures[start]
@@ -121,7 +121,7 @@ def _fit(pulls, curvatures, first, place, last):
 
 
 def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, np.ndarray]) -> list[RowBlock]:
-    """The blocks with some tables cut at other edges; shares and means of the bins are those of the new ones."""
+    """The blocks with some tables cut at other edges, and with the shares and means of the new bins."""
     codes = [block.design.codes.copy() for block in blocks]
     first = blocks[0].design
     positions = None if first.positions is None else first.positions.copy()

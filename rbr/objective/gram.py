@@ -2,11 +2,12 @@
 
 With squared error the rows enter a fit only through X' V X (how much weight each pair of bins shares), X' V y, and the
 sums of y and y^2. `GramSums` holds these. They add over rows: the sums of all rows less those of a fold are the sums of
-the rows outside it, and one pass over the rows serves every fold and every pair of limits. `GramObjective` answers all
-that a solver asks of an `Objective` from them, at a cost that does not depend on the number of rows.
+the rows outside it, and one pass over the rows serves every fold and every pair of limits. `GramObjective` implements
+from them all that a solver needs of an `Objective`, at a cost that does not depend on the number of rows.
 
-Two numbers that nearly cancel are the price. The target is shifted by its mean before anything is summed, and a loss is
-then exact to about 1e-15 times the variance of y: a fit that leaves less than that unexplained does not see it.
+The disadvantage is cancellation: the loss is a difference of sums that may be nearly equal. The target is therefore
+shifted by its mean before anything is summed, and a loss is then exact to about 1e-15 times the variance of y; a fit
+cannot resolve less than that.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.losses import Loss
-from rbr.objective.common import TableAnswers
+from rbr.objective.common import BaseObjective
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Point, Tables
 from rbr.objective.rows import RowObjective, added
 
-# What the choice goes by, in nanoseconds of one core (docs/performance.md): the price of a cross-tabulation per row and
-# pair of columns, and then per entry.
+# The cost model of `gram_is_faster`, in nanoseconds of one core (docs/performance.md): a cross-tabulation has a cost
+# per row and pair of columns, and one per entry of the matrix.
 NS_PER_PAIR, NS_PER_WEIGHTED_PAIR = 1.0, 1.5
 NS_PER_GRAM_ENTRY = 15.0
 MAX_GRAM_BYTES = 256 << 20
@@ -45,7 +46,7 @@ class GramSums:
     weight, y, y_squared : float
         Sums over all rows of the weight, and of weight * (y - origin) and its square.
     origin : float
-        What was taken from y before summing; sums with different origins do not go together.
+        What was subtracted from y before summing; sums with different origins cannot be combined.
 
     Examples
     --------
@@ -71,7 +72,7 @@ class GramSums:
 
     @classmethod
     def of(cls, design: BinnedMatrix, y, sample_weight=None, *, origin: float = 0.0, n_threads: int = 1) -> GramSums:
-        """The sums over the rows of a design; y less the origin should be small where digits matter."""
+        """The sums over the rows of a design; an origin near the mean of y keeps the most digits."""
         shifted = np.asarray(y, dtype=np.float64) - origin
         if sample_weight is None:
             gram, weighted, weight = _counts(design, n_threads), shifted, float(design.n_rows)
@@ -105,7 +106,7 @@ class GramSums:
 
 
 def _counts(design: BinnedMatrix, n_threads: int) -> np.ndarray:
-    """`design.gram()` of rows that count once, by whole numbers."""
+    """`design.gram()` for rows of weight 1, counted in integers."""
     out = np.empty((design.n_coef, design.n_coef))
     n_pairs = design.n_features * (design.n_features + 1) // 2
     over_ranges(
@@ -118,7 +119,7 @@ def _counts(design: BinnedMatrix, n_threads: int) -> np.ndarray:
     return out
 
 
-def gram_pays(objective: RowObjective) -> bool:
+def gram_is_faster(objective: RowObjective) -> bool:
     """Whether a fit from the cross-tabulation is expected to take less time than one over the rows."""
     tables, n_rows = objective.tables, objective._n_rows
     if not objective.has_many_rows or objective.loss.name != "squared_error":
@@ -128,7 +129,7 @@ def gram_pays(objective: RowObjective) -> bool:
     n_pairs = tables.n_tables * (tables.n_tables + 1) / 2
     per_pair = NS_PER_PAIR if _has_equal_weights(objective) else NS_PER_WEIGHTED_PAIR
     by_gram = n_rows * n_pairs * per_pair + NS_PER_GRAM_ENTRY * tables.n_coef**2
-    return by_gram < n_rows * tables.n_tables * objective.options.ns_of_a_fit_by_rows
+    return by_gram < n_rows * tables.n_tables * objective.options.ns_per_entry_by_rows
 
 
 def _has_equal_weights(objective: RowObjective) -> bool:
@@ -137,7 +138,7 @@ def _has_equal_weights(objective: RowObjective) -> bool:
 
 
 def gram_objective(objective: RowObjective) -> GramObjective:
-    """The same problem from its sums: one pass of n_tables (n_tables + 1) / 2 columns."""
+    """The same problem from its sums, which takes one pass of n_tables (n_tables + 1) / 2 columns."""
     is_weighted, blocks = not _has_equal_weights(objective), objective._blocks
     targets = [block.y if block.offset is None else block.y - block.offset for block in blocks]
     weighted = sum(float(np.sum(block.v * y)) for block, y in zip(blocks, targets, strict=True))
@@ -158,7 +159,7 @@ def gram_objective(objective: RowObjective) -> GramObjective:
 
 @dataclass(frozen=True, eq=False)
 class _MergedBins(Handle):
-    """Groups of bins, and for each table the matrix that adds its bins up to groups; None where groups are bins."""
+    """Groups of bins, and for each table the matrix that sums its bins by group; None where every group is one bin."""
 
     groups: Groups
     adders: list[np.ndarray | None]
@@ -168,7 +169,7 @@ _NOTHING = Handle()
 
 
 class GramChanges:
-    """How squared error answers to changes of one table: by a parabola in each bin, which is exact."""
+    """How squared error changes when one table changes: by a parabola in each bin, which is exact."""
 
     def __init__(self, objective: GramObjective, point: Point):
         self._objective, self._f = objective, point.f
@@ -182,12 +183,12 @@ class GramChanges:
 
     def rise_without(self, table: int) -> float:
         change = self.of(table)
-        best = float(change.weight @ change.f)  # the constant in the place of the table
+        best = float(change.weight @ change.f)  # the constant that replaces the table
         return float(change.rises(best - change.f, np.zeros(len(change.f), dtype=bool)).sum())
 
 
 class GramChange:
-    """A `TableChange` from sums. Rows without a bin have what the others leave of weight 1 and of pull 0."""
+    """A `TableChange` from sums. The rows without a bin get the rest: all weights sum to 1, all pulls to 0."""
 
     def __init__(self, f: np.ndarray, masses: np.ndarray, pull: np.ndarray):
         self.f = np.append(f, 0.0)
@@ -208,22 +209,23 @@ class GramChange:
         return self.weight
 
 
-class GramObjective(TableAnswers):
-    """The squared error of a `RowObjective`, from sums; an `Objective` that refuses what needs single rows.
+class GramObjective(BaseObjective):
+    """Squared error from sums: an `Objective` that raises a ValueError for what needs single rows.
 
     Parameters
     ----------
     sums : GramSums
     tables : Tables
-    loss : the squared error
+    loss : Loss
+        The squared error.
     n_total : float
         n, the sum of the sample weights.
     """
 
     has_many_rows = True
-    weighs_little = False
+    has_small_weights = False
     has_constant_target = False
-    screening_pays = False  # every column is there at no price
+    screening_is_faster = False  # a column of the gradient costs nothing
     has_values = False
     constant_curvature = 1.0
 
@@ -238,7 +240,7 @@ class GramObjective(TableAnswers):
         options: SolverOptions = DEFAULTS,
     ):
         super().__init__(tables, loss, n_outputs=1, n_total=n_total, n_threads=n_threads, options=options)
-        self._gram, self._weight = sums.gram, sums.weight  # the one thing that is too large to scale
+        self._gram, self._weight = sums.gram, sums.weight  # the matrix is too large for a scaled copy
         self._target, self._masses = sums.target / sums.weight, sums.bin_weights / sums.weight
         self._product: tuple[np.ndarray | None, np.ndarray] = None, np.zeros(0)
         self._y, self._y_squared, self._origin = sums.y / sums.weight, sums.y_squared / sums.weight, sums.origin
@@ -249,7 +251,7 @@ class GramObjective(TableAnswers):
 
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
         bins = self.tables.bins_of(support)
-        intercept = self._y - float(self._masses[bins] @ f[bins])  # about the origin
+        intercept = self._y - float(self._masses[bins] @ f[bins])  # relative to the origin
         product = self._times(f, support)
         quadratic = float(f[bins] @ (product[bins] - 2 * self._target[bins]))
         # With the intercept c at its optimum E[(y - c - Xf)^2] = E[y^2] - 2 E[y Xf] + E[(Xf)^2] - c^2.
@@ -273,11 +275,11 @@ class GramObjective(TableAnswers):
         return gradient
 
     def drift(self, residuals: Handle, other: Handle, rounding: float) -> np.ndarray:
-        """Unbounded: no column need be judged."""
+        """Infinite, which bounds nothing: no column is screened."""
         return np.full(1, np.inf)
 
     def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> Handle | None:
-        """That of squared error is the same in every row: nothing to compute, and a parabola above gains nothing."""
+        """The curvature is the same in every row: nothing to compute, and no use for another parabola above."""
         return None if majorize else _NOTHING
 
     def curvature_sums(
@@ -287,7 +289,7 @@ class GramObjective(TableAnswers):
         by_bin[bins] = self._masses[bins]
         return by_bin, np.array(1.0)
 
-    def still_serves(self, curvature: Handle, other: Handle) -> bool:
+    def can_reuse_hessian(self, curvature: Handle, other: Handle) -> bool:
         return True
 
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
@@ -323,7 +325,7 @@ class GramObjective(TableAnswers):
         return 2 * point.loss * self.n_total / max(self.n_total - df, 1.0)
 
     def sample(self, share: float) -> None:
-        """None: a fit from sums needs no head start."""
+        """None: a fit from sums need not begin on a sample."""
 
     def representative(self) -> GramObjective:
         return self
@@ -351,10 +353,10 @@ class GramObjective(TableAnswers):
 
     @staticmethod
     def _refuse(reason: str) -> NoReturn:
-        raise ValueError(f"{reason}, which a cross-tabulation does not have; ask the objective over rows")
+        raise ValueError(f"{reason}, which a cross-tabulation does not have; use the objective over rows")
 
     def _times(self, f: np.ndarray, tables: np.ndarray) -> np.ndarray:
-        """X' V X f, of tables that are zero but for some. A point and its gradient share it."""
+        """X' V X f for an f that is zero outside some tables; the last product is kept, for the gradient at a point."""
         if self._product[0] is not f:
             product, offsets = np.zeros(len(f)), self.tables.offsets
             for j in tables:

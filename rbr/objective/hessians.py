@@ -1,8 +1,9 @@
-"""Hessians over merged bins: exact ones, and rough ones that cost a small part.
+"""Hessians over merged bins: exact ones, and rough ones at a small part of the cost.
 
-With many rows, or where lines have more cells between them than there are entries, a rough Hessian serves a Newton
-step, which still gains a digit or more: the gradient and the test of descent are always exact. Blocks between tables
-are those of a sample of rows, scaled to the diagonal of all rows; each table's own block is that of all rows.
+Rough Hessians are used with many rows, and where lines have so many bins that the Hessian has more cells than there are
+entries to sum into them. A Newton step with one still gains a digit or more, since the gradient and the test of descent
+are always exact. Between tables, the bins of a line are merged into a few groups, and with enough rows only a sample of
+them is used, scaled to the diagonal of all rows; each table's own block is that of all rows and bins.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian
 
-# Below this many pairs of entries a second thread does not pay.
+# With fewer pairs of entries than this a second thread costs more than it saves.
 MIN_PAIRS_PER_THREAD = 200_000
 
 
 @dataclass(frozen=True, eq=False)
 class Curvature(Handle):
-    """v_i times the second derivative of row i's loss, or that of a parabola above it, of each block."""
+    """For each block, v_i times the second derivative of row i's loss, or of a parabola above it."""
 
     by_row: list[np.ndarray]
     is_majorized: bool
 
     @cached_property
     def total(self) -> np.ndarray:
-        """Its sum over the rows, by output."""
+        """The sum over the rows, by output."""
         total = self.by_row[0].sum(axis=0)
         for part in self.by_row[1:]:
             total = total + part.sum(axis=0)
@@ -40,17 +41,17 @@ class Curvature(Handle):
     def of_output(self, output: int) -> list[np.ndarray]:
         return [a if a.ndim == 1 else np.ascontiguousarray(a[:, output]) for a in self.by_row]
 
-    def is_near(self, other: Curvature, stale: float) -> bool:
-        """Whether a Hessian that was built from the other one serves here."""
+    def is_near(self, other: Curvature, share: float) -> bool:
+        """Whether the curvature differs from another by at most a share of it, in the sum over the rows."""
         if self.is_majorized != other.is_majorized or [len(a) for a in self.by_row] != [len(a) for a in other.by_row]:
             return False
         moved = sum(float(np.abs(a - b).sum()) for a, b in zip(self.by_row, other.by_row, strict=True))
-        return moved <= stale * float(other.total)
+        return moved <= share * float(other.total)
 
 
 @dataclass(frozen=True, eq=False)
 class Merged(Handle):
-    """The codes of each block, of all rows or of a sample, after their bins were merged into groups."""
+    """The codes of each block, for all rows or a sample, with bins merged into groups."""
 
     groups: Groups
     accuracy: Accuracy
@@ -58,7 +59,7 @@ class Merged(Handle):
 
 
 def accuracy(options: SolverOptions, n_rows: int, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
-    """Which accuracy pays for the Hessian of a fit."""
+    """The accuracy to build a Hessian of this size with."""
     n_entries = n_rows * n_tables * (n_tables + 1) // 2
     if n_rows <= options.rough_from_rows and n_groups**2 <= max(n_entries, options.rough_from_cells):
         return EXACT
@@ -69,7 +70,7 @@ def accuracy(options: SolverOptions, n_rows: int, n_tables: int, n_groups: int, 
 
 
 def merged_codes(design: BinnedMatrix, groups: Groups, rows: np.ndarray | None) -> np.ndarray:
-    """The codes of some tables, of all rows or a sample, after their bins were merged."""
+    """The codes of some tables, for all rows or a sample, with bins merged into groups."""
     dtype = np.uint8 if groups.n_groups.max(initial=0) <= 255 else np.uint16
     codes = np.empty((len(groups.tables), design.n_rows if rows is None else len(rows)), dtype=dtype)
     for row, j, n in zip(codes, groups.tables, groups.n_groups, strict=True):
@@ -79,7 +80,7 @@ def merged_codes(design: BinnedMatrix, groups: Groups, rows: np.ndarray | None) 
 
 
 def cross_tabulation(codes: np.ndarray, offsets: np.ndarray, weights: np.ndarray, n_threads: int) -> np.ndarray:
-    """The weight of the rows that two groups share, for all pairs."""
+    """For each pair of groups, the weight of the rows that are in both."""
     n_tables, n_rows = codes.shape
     out = np.empty((offsets[-1], offsets[-1]))
     n_pairs = n_tables * (n_tables + 1) // 2
@@ -102,11 +103,11 @@ def rough(
     by_row: list[np.ndarray],
     few_rows: float,
 ) -> Hessian:
-    """A sample's cross-tabulation (used up) with the diagonal and the total of all rows.
+    """A sample's cross-tabulation (overwritten) with the diagonal and the total of all rows.
 
-    What the sample says of the blocks between tables are correlations; those of a group that it hardly saw shrink, and
-    a rare piece moves by its own curvature. It is a scaling from both sides and something added to the diagonal, so it
-    stays positive semi-definite.
+    Only the correlations between groups come from the sample. Those of a group with few sampled rows are shrunk, so
+    that a rare piece moves mostly by its own curvature. The matrix is scaled from both sides and its diagonal only
+    raised, so it stays positive semi-definite.
     """
     by_group = np.diagonal(matrix).copy()
     if merged.accuracy.n_sampled is not None:
@@ -118,9 +119,10 @@ def rough(
 def _scale_to_all_rows(
     matrix: np.ndarray, by_bin: np.ndarray, merged: Merged, by_row: list[np.ndarray], few_rows: float
 ) -> np.ndarray:
-    """Give a sample's cross-tabulation the diagonal of all rows, in place; the factors of its rows and columns.
+    """Give a sample's cross-tabulation the diagonal of all rows, in place; returns the factors of its rows and columns.
 
-    A group counts by the number of rows that would say as much, all curvatures equal.
+    `n_seen`, by which a group is shrunk, is its effective number of sampled rows: the number of rows of equal curvature
+    that would carry as much information.
     """
     groups = merged.groups
     in_sample = np.diagonal(matrix).copy()

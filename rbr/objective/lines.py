@@ -1,7 +1,7 @@
 """Pieces that are lines in the values of a column: gradient and Hessian for the basis (1, x - anchor).
 
-A line's value at a row depends on the row's own x, so sums by bin of the residual alone do not tell its slope: sums of
-the residual times x - anchor do. A Hessian between such pieces is a product of the rows' basis with itself.
+A line's value at a row depends on the row's own x. So the gradient in its slope needs sums by bin of the residual times
+x - anchor besides those of the residual, and a Hessian between such pieces is a product of the rows' basis with itself.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _basis(block: RowBlock, groups: Groups, anchors: np.ndarray, values, rows: s
 
 
 def _values(objective: RowObjective, block: RowBlock, table: int) -> np.ndarray:
-    values = cast("ColumnValues", block.values)  # what has none is not asked about lines
+    values = cast("ColumnValues", block.values)  # `_check_values` has made sure of them
     return values.column(int(objective.tables.columns[table, 0]))
 
 

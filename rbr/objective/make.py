@@ -1,4 +1,4 @@
-"""From what a user gave to an objective over rows in memory."""
+"""`make_objective`: from a user's arguments to an objective over rows in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_objective(
     n_jobs: int | None = None,
     options: SolverOptions | None = None,
 ) -> RowObjective:
-    """The mean loss of tables over the rows of a binned matrix, as `solve(objective=...)` takes it.
+    """The mean loss over the rows of a binned matrix, to be passed to `solve(objective=...)`.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ def make_objective(
     loss : str or a loss of rbr.losses
     sample_weight : array of shape (n_rows,), optional
         An integer weight stands for repeated rows; rows of weight zero are left out.
-    offset : array of shape (n_rows,), with classes (n_rows, n_classes), optional
+    offset : array of shape (n_rows,), or (n_rows, n_classes) for "multinomial", optional
         Added to every raw prediction.
     X : array, frame or sparse matrix of shape (n_rows, n_columns), optional
-        The table that B was made of. With it the objective can also be asked about values within bins.
+        The table that B was made from. The methods that need values within bins need it.
     n_jobs : int, optional
-        Threads; no answer depends on their number.
+        Threads; no result depends on their number.
     options : SolverOptions, optional
-        What steers fits of it; see `rbr.SolverOptions`.
+        The numbers that steer a fit; see `rbr.SolverOptions`.
 
     Examples
     --------

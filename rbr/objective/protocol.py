@@ -1,10 +1,10 @@
-"""What a solver may ask of data, and what it is told: answers of the size of the tables, and never a row.
+"""The protocol between solvers and data: every answer has the size of the tables, and none contains a row.
 
-The tables of a model are stacked in one vector f of n_coef numbers. A solver moves f; an objective tells the loss at a
-point, its gradient and its curvature by bin. What an objective must keep by row between two questions (scores,
-residuals, curvatures, merged codes) it hands out as a `Handle`, which the solver can only hand back. So the rows may
-lie in memory, in blocks, in files or on other machines; how many of them a Hessian or a start needs, and when what was
-computed before still serves, is decided behind the protocol.
+The tables of a model are stacked in one vector f of n_coef numbers. A solver moves f; an objective computes the loss at
+a point, its gradient and its curvature by bin. What an objective must keep by row between two calls (scores, residuals,
+curvatures, merged codes) it returns as an opaque `Handle`, which the solver only passes back. So the rows may lie in
+memory, in blocks, in files or on other machines, and the objective decides how many of them a Hessian or a start needs,
+and when earlier results can be used again.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """Something that an objective keeps by row. Nobody else looks inside, so it is `Any` to whoever hands it back."""
+    """Data by row that only the objective itself looks into; the protocol annotates it as `Any`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of f: where each stands, its geometry, and the columns of X that it looks at.
+    """The tables of f: where each is stored, its geometry, and the columns of X that it is a function of.
 
     Attributes
     ----------
     offsets : int array of shape (n_tables + 1,)
         Table j has the entries offsets[j] to offsets[j + 1] - 1 of f.
     weights : array of shape (n_coef,)
-        The geometry: with sum 1 in each table.
+        The geometry; they sum to 1 in each table.
     shares : array of shape (n_coef,)
         The share of the weighted rows in each bin; the same as `weights` unless those are uniform.
     missing : bool array of shape (n_tables,)
@@ -45,7 +45,7 @@ class Tables:
     positions : array of shape (n_coef,) or None
         Where each bin lies on the axis of its column.
     columns : int array of shape (n_tables, n_columns_at_most)
-        The columns of X that each table looks at, and -1 where it looks at fewer than others.
+        The columns of X that each table is a function of, padded with -1.
     """
 
     offsets: np.ndarray
@@ -75,16 +75,16 @@ class Tables:
 
     @cached_property
     def stretch(self) -> np.ndarray:
-        """For each table the largest share of a bin over its weight: 1 unless the weights are uniform."""
+        """For each table, the largest ratio of a bin's share to its weight: 1 unless the weights are uniform."""
         ratios = np.divide(self.shares, self.weights, out=np.zeros_like(self.shares), where=self.weights > 0)
         return np.maximum.reduceat(ratios, self.offsets[:-1])
 
     def columns_of(self, table: int) -> tuple[int, ...]:
-        """The columns of X that a table looks at."""
+        """The columns of X that a table is a function of."""
         return tuple(column for column in self.columns[table].tolist() if column >= 0)
 
     def bins_of(self, tables: np.ndarray) -> np.ndarray:
-        """The entries of f that belong to some tables."""
+        """The entries of f that belong to the given tables."""
         return bins_of(tables, self.offsets)
 
 
@@ -93,8 +93,8 @@ class Point:
     """Tables with their refitted intercept, and the mean loss there.
 
     support : ascending indices of the tables that are used
-    handle : what the objective keeps of the rows' scores
-    gradient : of the used tables at least, where somebody has computed it
+    handle : the rows' scores, as the objective keeps them
+    gradient : of the used tables at least, if it has been computed
     """
 
     f: np.ndarray
@@ -107,7 +107,7 @@ class Point:
 
 @dataclass
 class Work:
-    """What has been done: columns of all rows that were read, gradients and Newton steps."""
+    """Counts of the work done: columns read (over all rows), gradients and Newton steps."""
 
     columns_read: float = 0.0
     gradients: int = 0
@@ -124,9 +124,9 @@ class Work:
 class Accuracy:
     """How exact a Hessian is: of all rows and bins, or rough.
 
-    is_rough : each table's own block is that of all rows and bins; between tables it is off by a few percent
-    groups_per_line : between tables the bins of a line are taken together to this many groups; 0: they are not
-    n_sampled : between tables this many rows are looked at; None: all
+    is_rough : blocks between tables are off by a few percent; each table's own block is that of all rows and bins
+    groups_per_line : between tables, the bins of a line are merged into this many groups; 0: they are not merged
+    n_sampled : between tables, the number of sampled rows; None: all rows
     """
 
     is_rough: bool = False
@@ -143,7 +143,7 @@ class Groups:
 
     tables : indices of the tables
     table_offsets : where each table of f begins
-    of_bin : int per entry of f, the group of the bin within its table; the number of groups for none
+    of_bin : int per entry of f, the group of the bin within its table; the number of groups for a bin in no group
     n_groups : number of groups of each of the tables
     """
 
@@ -158,18 +158,18 @@ class Groups:
         return np.concatenate([[0], np.cumsum(self.n_groups)])
 
     def bins(self, table: int) -> slice:
-        """The entries of f of a table."""
+        """The entries of f that belong to a table."""
         return slice(self.table_offsets[table], self.table_offsets[table + 1])
 
 
 @dataclass(frozen=True, eq=False)
 class Hessian:
-    """The curvature of the loss in the values of merged bins.
+    """The second derivatives of the loss in the values of merged bins.
 
     matrix : (n, n) between the groups of all tables
     coupling : (n,) between the groups and the intercept
-    total : that of the intercept alone
-    by_bin : (n_coef,) the curvature of all rows by bin, of the tables of a rough Hessian; None for an exact one
+    total : the second derivative in the intercept
+    by_bin : (n_coef,) the curvature of all rows by bin, for a rough Hessian; None for an exact one
     """
 
     matrix: np.ndarray
@@ -179,52 +179,52 @@ class Hessian:
 
 
 class TableChange(Protocol):
-    """How the loss answers when the scores of one output change by a number for each bin of one table.
+    """How the loss changes when the scores of one output change by a number for each bin of one table.
 
-    Arrays by bin have one entry more than the table, the last for the rows without a bin.
+    Arrays by bin have one entry more than the table; the last is for the rows without a bin.
     """
 
-    weight: np.ndarray  # of the rows that are looked at, by bin
+    weight: np.ndarray  # of the rows that are measured, by bin
     f: np.ndarray  # the table, by bin
 
     def measure(self, change: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(rise of the loss by bin, which bins are measured by all rows' parabolas beside a sample)."""
+        """(rise of the loss by bin, which bins correct a sample's rise by the parabolas of all rows)."""
 
     def rises(self, change: np.ndarray, is_corrected: np.ndarray) -> np.ndarray:
-        """The rise of the loss by bin, measured in the way that `measure` chose."""
+        """The rise of the loss by bin, with the corrections that `measure` chose."""
 
     def slopes(self, change: np.ndarray, is_corrected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Minus the derivative of `rises`, and the second, by bin."""
+        """Minus the first derivative of `rises`, and its second derivative, by bin."""
 
     def majorized(self, change: np.ndarray) -> np.ndarray:
-        """The curvature of parabolas above the loss, by bin; zero where there are none."""
+        """The curvature of parabolas that lie above the loss, by bin; zero where there are none."""
 
 
 class TableChanges(Protocol):
-    """How the loss answers to changes of one table at a time, around a point."""
+    """How the loss changes around a point when one table at a time changes."""
 
     def of(self, table: int, output: int) -> TableChange:
-        """Of a table, in the scores of one output."""
+        """Changes of one table, in the scores of one output."""
 
     def rise_without(self, table: int) -> float:
-        """The rise of the loss without a table, the intercepts of all outputs refitted."""
+        """The rise of the loss without a table, with the intercepts of all outputs refitted."""
 
 
 class Bags(Protocol):
-    """Subsamples of the rows, and what fits on them say of the rows that they were not shown."""
+    """Subsamples of the rows, and the out-of-bag losses of fits on them."""
 
     def draw(self) -> Objective:
         """The objective over the rows of the next bag."""
 
     def add(self, way: int, f: np.ndarray, support: np.ndarray, intercept) -> None:
-        """Take the scores of a fit on the last bag, in one of several ways to fit, for the rows that it left out."""
+        """Add the scores of a fit on the last bag for the rows that the bag left out; `way` numbers the way to fit."""
 
     @property
     def has_left_out(self) -> bool:
         """Whether any bag has left a row out."""
 
     def loss_of(self, ways: Sequence[int]) -> float:
-        """Mean loss of the rows that were left out, at their mean score over bags and ways."""
+        """Mean loss of the rows that were left out, at their mean scores over bags and ways."""
 
 
 class Objective(Protocol):
@@ -234,7 +234,7 @@ class Objective(Protocol):
     ----------
     tables : Tables
     loss : Loss
-        Its parameters and its link; not the rows.
+        Its parameters and its link; it holds no rows.
     n_total : float
         n, the sum of the sample weights: an integer weight stands for repeated rows.
     n_outputs : int
@@ -242,17 +242,17 @@ class Objective(Protocol):
     n_threads : int
     work : Work
     options : SolverOptions
-        What steers fits of it.
+        The numbers that steer a fit.
     has_many_rows : bool
-        Whether passes over the rows are what a fit costs, so that each has to pay.
-    weighs_little : bool
+        Whether passes over the rows dominate the cost of a fit, so that fits should save passes.
+    has_small_weights : bool
         Whether the weights sum to far less than the number of rows, as relative weights do.
     has_constant_target : bool
         Whether y is the same number in every row, without an offset, so that a constant is the best model.
-    screening_pays : bool
-        Whether to judge a gradient column by bounds takes less time than to sum it.
+    screening_is_faster : bool
+        Whether bounding a gradient column takes less time than summing it.
     has_values : bool
-        Whether the values of the columns are at hand, for `rebin`, `better_edges` and lines.
+        Whether the values of the columns are available, as `rebin`, `better_edges` and lines need them.
     """
 
     tables: Tables
@@ -267,20 +267,20 @@ class Objective(Protocol):
     def has_many_rows(self) -> bool: ...
 
     @property
-    def weighs_little(self) -> bool: ...
+    def has_small_weights(self) -> bool: ...
 
     @property
     def has_constant_target(self) -> bool: ...
 
     @property
-    def screening_pays(self) -> bool: ...
+    def screening_is_faster(self) -> bool: ...
 
     @property
     def has_values(self) -> bool: ...
 
     @property
     def n_passes(self) -> float:
-        """Full passes over the codes so far: columns read over columns there are."""
+        """Full passes over the codes so far: columns read over number of columns."""
 
     @property
     def constant_loss(self) -> float:
@@ -288,74 +288,74 @@ class Objective(Protocol):
 
     @property
     def constant_curvature(self) -> float:
-        """The mean curvature there, of the output where it is largest."""
+        """The mean curvature of the best model without tables, in the output where it is largest."""
 
     def zero_tables(self) -> np.ndarray:
         """f = 0."""
 
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
-        """The point at tables that are zero outside the support; `start` is an intercept that may be near."""
+        """The point at tables that are zero outside the support; `start` is a first guess of the intercept."""
 
     def residuals(self, point: Point) -> Any:
-        """The residuals at a point, from which columns of the gradient can be summed one after the other."""
+        """The residuals at a point, from which the gradient can be summed a few columns at a time."""
 
     def gradient(self, point: Point, tables: np.ndarray | None = None, residuals: Any = None) -> np.ndarray:
-        """-(1 / w_jk) * sum of v_i residual_i over the rows of bin k, 0 where w_jk = 0; zero outside some tables."""
+        """-(1 / w_jk) * sum of v_i residual_i over the rows of bin k, 0 where w_jk = 0; zero outside `tables`."""
 
     def drift(self, residuals: Any, other: Any, rounding: float) -> np.ndarray:
         """sqrt(sum_i v_i (r_i - r'_i)^2) for each output, plus `rounding` times the norm of r."""
 
     def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> Any:
-        """The second derivatives of the rows' losses, of those rows that a Hessian of this accuracy looks at.
+        """The second derivatives of the rows' losses, for the rows that a Hessian of this accuracy uses.
 
-        Majorized: of parabolas above the loss that touch it; None where there are none.
+        Majorized: those of parabolas that lie above the loss and touch it; None if there are none.
         """
 
     def curvature_sums(
         self, point: Point, tables: np.ndarray, majorize: bool = False, curvature: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(curvature of all rows by bin of some tables and zero elsewhere, its total by output).
+        """(curvature of all rows by bin, zero outside the given tables; its total by output).
 
-        `curvature` is that of all rows at the point, where it is known.
+        `curvature` is that of all rows at the point, if it is known.
         """
 
-    def still_serves(self, curvature: Any, other: Any) -> bool:
-        """Whether a rough Hessian that was built from one serves at the other."""
+    def can_reuse_hessian(self, curvature: Any, other: Any) -> bool:
+        """Whether a rough Hessian that was built from `other` can be used at `curvature`."""
 
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
-        """Which accuracy pays for a Hessian, from its numbers of tables, groups of bins and unknowns."""
+        """The accuracy to build a Hessian with, given its numbers of tables, groups of bins and unknowns."""
 
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> Any:
-        """The columns of some tables after their bins were merged, kept for Hessians between them."""
+        """The columns of some tables with their bins merged, to be kept for several Hessians."""
 
     def hessian(self, point: Point, merged: Any, curvature: Any, output: int = 0) -> Hessian:
         """The curvature between merged bins, of one output."""
 
     def hessian_times(self, point: Point, curvature: Any, tables: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """The Hessian as a map from some tables to sums by bin, the intercept eliminated."""
+        """The Hessian as a map from some tables to sums by bin, with the intercept eliminated."""
 
     def dispersion(self, point: Point, df: float = 1.0) -> float:
-        """phi around a point that has chosen df numbers: what one number explains by chance, in units of the loss."""
+        """phi around a point with df fitted numbers: what one number explains by chance, in units of the loss."""
 
     def sample(self, share: float) -> Objective | None:
-        """The same loss over a share of the rows, n being theirs; None if they are too few to begin a fit on."""
+        """The same loss over a share of the rows, with their own n; None if they are too few to begin a fit on."""
 
     def representative(self) -> Objective:
-        """The same loss over rows enough to estimate one number."""
+        """The same loss over enough rows to estimate a single number such as the dispersion."""
 
     def condensed(self) -> Objective:
-        """The same loss from sums that answer sooner than rows, if that pays; itself if not."""
+        """The same loss computed from sums instead of rows if that makes a fit faster, otherwise itself."""
 
     def changes(self, point: Point) -> TableChanges:
-        """How the loss answers to changes of one table at a time."""
+        """How the loss changes when one table at a time changes."""
 
     def bags(self, n_ways: int, share: float, random_state: Any) -> Bags:
-        """Subsamples with a share of the distinct rows, for fits in some number of ways."""
+        """Subsamples with a share of the distinct rows, each fitted in up to `n_ways` ways."""
 
     def better_edges(
         self, point: Point, cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]]
     ) -> dict[int, tuple[float, np.ndarray]]:
-        """{table: (decrease of the loss that moved edges promise, edges)}, of tables that have better ones.
+        """{table: (predicted decrease of the loss, better edges)}, for the tables that have better edges.
 
         cuts : {table: (edges, labels of its ordered bins by output, positions of the edges that may move)}
         """
@@ -366,20 +366,20 @@ class Objective(Protocol):
     def line_gradient(self, point: Point, tables: np.ndarray, anchors: np.ndarray) -> np.ndarray:
         """Minus the sums of v r and of v r (x - anchor) by bin of some tables: (n_coef, 2) or (n_coef, 2, n_outputs).
 
-        anchors : (n_coef,) one for each bin; x that is not finite counts as the anchor.
+        anchors : (n_coef,) one for each bin; an x that is not finite counts as the anchor.
         """
 
     def line_hessian(
         self, point: Point, groups: Groups, anchors: np.ndarray, majorize: bool = False, output: int = 0
     ) -> Hessian | None:
-        """The curvature in the values and slopes of groups: (2 n, 2 n), each group's value, then its slope.
+        """The Hessian in the values and slopes of groups: (2 n, 2 n), each group's value, then its slope.
 
         anchors : one for each group, about which x is measured.
         """
 
 
 def check_objective(objective: Any) -> None:
-    """A TypeError that names what an objective cannot answer."""
+    """Raise a TypeError that names what an objective lacks of the protocol."""
     methods = [name for name, member in vars(Objective).items() if not name.startswith("_") and callable(member)]
     missing = [name for name in [*Objective.__annotations__, *methods] if not hasattr(objective, name)]
     if missing:

@@ -1,8 +1,8 @@
 """The objective over rows in memory, in one block or in several.
 
-Every answer is a sum over rows, so it is the sum of the blocks' answers, in the order of the blocks. Within a block the
-rows are swept in fixed stretches and their sums are added in a fixed order: an answer has the same bits for any number
-of threads.
+Every answer is a sum over rows, and so a sum over blocks, taken in the order of the blocks. Within a block the rows are
+divided into fixed ranges whose sums are added in a fixed order, so that an answer has the same bits for any number of
+threads.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from rbr.data.sampling import spread_rows
 from rbr.losses import Loss
 from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import hessians
-from rbr.objective.common import TableAnswers
+from rbr.objective.common import BaseObjective
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
 
-# Weights with a sum below this part of the number of rows are probably relative ones.
+# Weights that sum to less than this part of the number of rows are probably relative ones.
 LITTLE_WEIGHT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Neighbouring rows of a binned table.
+    """A block of rows of a binned table.
 
     design : BinnedMatrix of these rows
     y : as the loss's `validate` returns it
     v : the sample weights, scaled to sum 1 over all blocks
     offset : added to the raw scores, or None
-    values : the columns that the design was made of, or None
-    sample_weight : the weights as they were given, or None where every row counts once
+    values : the columns that the design was made from, or None
+    sample_weight : the weights as they were given, or None if every row has weight 1
     """
 
     design: BinnedMatrix
@@ -76,13 +76,13 @@ class Scores(Handle):
 
 @dataclass(frozen=True, eq=False)
 class Residuals(Handle):
-    """v_i times the residual of row i, of each block; each output contiguous."""
+    """For each block, v_i times the residual of row i; each output is contiguous."""
 
     weighted: list[np.ndarray]
 
 
 class _RowsAt:
-    """The rows of all blocks at given scores, as a loss asks them for sums (`rbr.losses.RowSums`)."""
+    """The rows of all blocks at given scores, from which a loss takes its sums (`rbr.losses.RowSums`)."""
 
     def __init__(self, blocks: Sequence[RowBlock], scores: Sequence[np.ndarray | None], n_threads: int):
         self.blocks, self.scores, self.n_threads = blocks, scores, n_threads
@@ -101,13 +101,13 @@ def added(parts):
     return total
 
 
-class RowObjective(TableAnswers):
+class RowObjective(BaseObjective):
     """The mean loss of c + X f over weighted rows, minimised over the intercept c; an `Objective`.
 
     Parameters
     ----------
     blocks : sequence of RowBlock
-        With designs on the same bins.
+        Their designs have the same bins.
     loss : Loss
         Prepared, see `Loss.prepare`.
     n_outputs : int
@@ -117,7 +117,7 @@ class RowObjective(TableAnswers):
     tables : Tables, optional
         By default those of the first block's design; with several blocks, with the shares of all rows.
     is_part_of_many : bool
-        Whether these rows stand for many more, so that a fit on them should be as sparing with passes.
+        Whether these rows are a sample of many more, so that a fit on them should save passes as one on all rows does.
     options : SolverOptions
     """
 
@@ -139,14 +139,14 @@ class RowObjective(TableAnswers):
         self._n_rows = sum(block.n_rows for block in self._blocks)
         self._is_part_of_many = is_part_of_many
 
-    # What there is -------------------------------------------------------------------------------------------
+    # Properties ----------------------------------------------------------------------------------------------
 
     @property
     def has_many_rows(self) -> bool:
         return self._is_part_of_many or self._n_rows > self.options.many_rows
 
     @property
-    def weighs_little(self) -> bool:
+    def has_small_weights(self) -> bool:
         return self.n_total < LITTLE_WEIGHT * self._n_rows
 
     @cached_property
@@ -155,7 +155,7 @@ class RowObjective(TableAnswers):
         return not self._has_offset and all(bool((block.y == first).all()) for block in self._blocks)
 
     @property
-    def screening_pays(self) -> bool:
+    def screening_is_faster(self) -> bool:
         return self._n_rows >= self.options.screened_rows
 
     @property
@@ -190,7 +190,7 @@ class RowObjective(TableAnswers):
             raw += 0.0 if block.offset is None else block.offset[rows]
             of_blocks.append(self.loss.curvature(y, raw, v=v).sum(axis=0))
             weight, least = weight + float(v.sum()), min(least, float(v.min()))
-        # Where no row is near enough to the constant model to curve, the least of them counts as one that is.
+        # If no row has any curvature at the constant model (Huber, quantile), the lightest row counts as if it had.
         bound = self.loss.curvature_bound()
         floor = 1e-300 if bound is None else bound * least / weight
         return max(float(np.max(added(of_blocks) / weight)), floor)
@@ -206,7 +206,9 @@ class RowObjective(TableAnswers):
         if start is None and not len(support):
             intercept = self._constant_intercept
         else:
-            intercept, value = self.loss.settle_of(rows, self._constant_intercept if start is None else start)
+            intercept, value = self.loss.refit_intercept_and_value(
+                rows, self._constant_intercept if start is None else start
+            )
         for raw in raws:
             add_to_scores(raw, intercept, self.n_threads)
         if value is None:
@@ -244,7 +246,7 @@ class RowObjective(TableAnswers):
         squares = np.empty((DISTANCE_SUMS, self.n_outputs))
         sums = np.empty((-(-block.n_rows // BLOCK_ROWS), DISTANCE_SUMS))
         n_threads = worth(self.n_threads, block.n_rows)
-        with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance bounds nothing, which is right
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance is a valid bound
             for c, (a, b) in enumerate(zip(np.atleast_2d(one.T), np.atleast_2d(other.T), strict=True)):
                 over_ranges(kernels().squared_distances, len(sums), n_threads, a, b, block.v, sums)
                 squares[:, c] = sums.sum(axis=0)
@@ -254,7 +256,7 @@ class RowObjective(TableAnswers):
         return self.loss.dispersion_of(self._at(point.handle.raw), self.n_total, df)
 
     def _row_sums(self, f: np.ndarray, tables: np.ndarray) -> list[np.ndarray]:
-        """X @ f over some tables, of each block."""
+        """X @ f over some tables, for each block."""
         self.work.columns_read += len(tables)
         return [block.design.matvec(f, features=tables, n_threads=self.n_threads) for block in self._blocks]
 
@@ -267,7 +269,7 @@ class RowObjective(TableAnswers):
     # Curvature -----------------------------------------------------------------------------------------------
 
     def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> hessians.Curvature | None:
-        """v_i times the second derivative of the loss in row i; of a sample with v scaled to sum 1 over it."""
+        """v_i times the second derivative of the loss in row i; in a sample, v is scaled to sum to 1 over it."""
         chosen = [slice(None)] * len(self._blocks) if accuracy.n_sampled is None else self._spread(accuracy.n_sampled)
         scale = 1.0
         if accuracy.n_sampled is not None:
@@ -298,8 +300,8 @@ class RowObjective(TableAnswers):
             raise ValueError(f"loss {self.loss.name!r} has no parabolas above it; ask for its own curvature")
         return self._bin_sums(curvature.by_row, tables), curvature.total
 
-    def still_serves(self, curvature: hessians.Curvature, other: hessians.Curvature) -> bool:
-        return curvature.is_near(other, self.options.stale)
+    def can_reuse_hessian(self, curvature: hessians.Curvature, other: hessians.Curvature) -> bool:
+        return curvature.is_near(other, self.options.max_curvature_change)
 
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
         return hessians.accuracy(self.options, self._n_rows, n_tables, n_groups, n_unknowns)
@@ -342,7 +344,7 @@ class RowObjective(TableAnswers):
         return self._softmax_hessian_times(point, tables)
 
     def _softmax_hessian_times(self, point: Point, tables: np.ndarray):
-        """Raw predictions d_i give v_i H_i (d_i - c), with H_i the Hessian of row i and c the intercepts' answer."""
+        """Maps raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the change of the intercepts."""
         of_loss = [self.loss.hessian(block.y, raw) for block, raw in zip(self._blocks, point.handle.raw, strict=True)]
 
         def of_rows(raws):
@@ -353,13 +355,13 @@ class RowObjective(TableAnswers):
                 out.append(weighted)
             return out
 
-        # What the intercepts take away is known by bin, so every call has one product over the rows instead of two.
+        # The intercepts' part is linear and computed by bin once, so a call makes one product over the rows, not two.
         by_bin, of_intercept = [], []
         for unit in np.eye(self.n_outputs):
             weighted = of_rows([np.broadcast_to(unit, raw.shape) for raw in point.handle.raw])
             by_bin.append(self._bin_sums(weighted, tables))
             of_intercept.append(added(w.sum(axis=0) for w in weighted))
-        # Adding one number to all outputs changes nothing: an eigenvalue of 0, and rounding must not pass for more.
+        # Adding one number to all outputs changes nothing, so one eigenvalue is 0 up to rounding: pinv must drop it.
         inverse = np.linalg.pinv(np.stack(of_intercept), rcond=1e-10, hermitian=True)
 
         def of_tables(f):
@@ -387,7 +389,7 @@ class RowObjective(TableAnswers):
         return self if self._n_rows <= at_most else self._over(at_most)
 
     def _over(self, n_sampled: int, **options) -> RowObjective:
-        """The same loss over a sample of rows, see `spread_rows`; n is that of the sample."""
+        """The same loss over a sample of rows (see `spread_rows`), with the n of the sample."""
         chosen = self._spread(n_sampled)
         weights = [block.v[rows] for block, rows in zip(self._blocks, chosen, strict=True)]
         share = sum(v.sum() for v in weights)
@@ -407,7 +409,7 @@ class RowObjective(TableAnswers):
         return RowObjective(blocks, self.loss, n_total=n_total, **same, **options)
 
     def _spread(self, n_sampled: int) -> list:
-        """For each block the rows of a sample of all, or all of them if they are no more."""
+        """For each block, its rows in a sample of n_sampled rows; all rows if there are no more than that."""
         if n_sampled >= self._n_rows:
             return [slice(None)] * len(self._blocks)
         rows = spread_rows(self._n_rows, n_sampled)
@@ -418,11 +420,11 @@ class RowObjective(TableAnswers):
         return [rows[a:b] - start for a, b, start in zip(places[:-1], places[1:], starts[:-1], strict=True)]
 
     def condensed(self) -> Objective:
-        from rbr.objective.gram import gram_objective, gram_pays
+        from rbr.objective.gram import gram_is_faster, gram_objective
 
-        return gram_objective(self) if gram_pays(self) else self
+        return gram_objective(self) if gram_is_faster(self) else self
 
-    # What a finished fit asks ---------------------------------------------------------------------------------
+    # For a finished fit ---------------------------------------------------------------------------------------
 
     def changes(self, point: Point):
         from rbr.objective.changes import RowChanges
@@ -466,7 +468,7 @@ class RowObjective(TableAnswers):
 
 
 def tables_of(blocks: Sequence[RowBlock], n_threads: int = 1) -> Tables:
-    """The tables of blocks of rows; the shares of their bins are those among all rows."""
+    """The tables of blocks of rows, with the shares of the bins among the rows of all blocks."""
     tables = Tables.of(blocks[0].design)
     if len(blocks) == 1:
         return tables

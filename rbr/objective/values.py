@@ -1,4 +1,4 @@
-"""The columns of the training table, for what a fit asks about values within bins."""
+"""The columns of the training table, for computations that need the values within bins."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rbr.data.tables import open_table
 
 
 class ColumnValues:
-    """The columns of a table, of all rows or of some, as float64; each is read when it is first asked for."""
+    """The columns of a table, over all rows or some, as float64; a column is read when it is needed."""
 
     def __init__(self, X: Any, rows: np.ndarray | None = None):
         self._table, self._rows = open_table(X), rows
         self._kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def at(self, rows) -> ColumnValues:
-        """The same columns, of some of these rows."""
+        """The same columns over some of these rows."""
         chosen = np.arange(self._table.n_rows) if self._rows is None else self._rows
         other = ColumnValues.__new__(ColumnValues)
         other._table, other._rows, other._kept = self._table, chosen[rows], {}

@@ -1,4 +1,4 @@
-"""Pictures, with matplotlib, which is imported only when one is drawn: a model's terms, and curves over rows."""
+"""Plots of a model's terms and of curves over rows. Matplotlib is imported only when one is drawn."""
 
 from rbr.plotting.figures import Curve, plot_curves, plot_model, step_edges
 

@@ -1,8 +1,8 @@
-"""Pictures of tables, drawn with matplotlib, which is imported only when one is drawn.
+"""Plots of tables. Matplotlib is imported only when one is drawn.
 
-`plot_model` draws the terms of a fitted model, from the model alone. `plot_curves` draws learned tables over rows,
-beside the true curves where those are known: sort the feature, and wherever the value changes from one row to the next
-there is a jump midway between the two.
+`plot_model` draws the terms of a fitted model, from the model alone. `plot_curves` draws learned tables from their
+values at rows, with the true curves where those are known: with the rows sorted by the feature, wherever the value
+changes from one row to the next there is a jump midway between the two.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def plot_model(
 ) -> np.ndarray:
     """Draw the terms of a model, one panel each, the most important first.
 
-    A numeric term is drawn as what it is, a table with a value for each bin: constant pieces as horizontal segments,
-    lines through the values of their bins, jumps as thin verticals. The grey strip is the density of the training rows.
-    Categories are bars; levels that were fused share one bar, and the share of the rows stands beside each. A diamond
-    is the value of missing values. If values that few rows have would squeeze all others, the scale of values is linear
-    for the others and logarithmic beyond them, where the background is shaded.
+    A numeric term is drawn as a table with a value for each bin: constant pieces as horizontal segments, lines through
+    the values of their bins, jumps as thin verticals. The grey strip is the density of the training rows. Categories
+    are bars; fused levels share one bar, and each level has its share of the rows written beside it. A diamond is the
+    value of missing values. If extreme values of a few rows would squeeze all others, the scale of values is linear for
+    the others and logarithmic beyond them, where the background is shaded.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def plot_model(
     terms : names or positions of terms, optional
         What to draw, in this order. By default all terms, by importance.
     n_cols : int, optional
-        Panels beside one another, by default at most 3.
+        The number of columns of panels, by default at most 3.
     max_terms : int, optional
         Draw at most this many.
     axes : Axes or array of Axes, optional
@@ -90,7 +90,7 @@ def plot_model(
     y_limits : (low, high), optional
         The limits of the scale of values, which is then linear; what lies outside is cut off.
     bands : Bootstrap, optional
-        What `estimator.bootstrap` returned: its bands are shaded, and panels tell how often refits used the term.
+        The result of `estimator.bootstrap`: its bands are shaded, and panels show how often refits used the term.
     level : float, default 0.9
         The share of the refits that a band covers, bin by bin.
     x_scale : {"auto", "linear", "log", "rank"}, or a dict {term name: one of these}
@@ -98,7 +98,7 @@ def plot_model(
         at or below it; "rank" makes all bins equally wide. "auto" is linear unless a few bins would take most of the
         axis.
     max_levels : int, default 60
-        Of a category with more levels, the rarer ones are gathered in one row for each value.
+        In a category with more levels, the rarer ones are gathered in one row for each value.
     title : str
         A heading over the panels.
 
@@ -142,7 +142,7 @@ def plot_model(
         draw = draw_numeric if term.kind == "numeric" else draw_categories
         tidy(panel)
         draw(panel, term, view, None if bands is None else bands.band(term.name, level))
-        # Beside long names of categories an axis is narrow: its title begins above the names.
+        # Long category names leave a narrow axis, so its title starts above the names.
         names_too = axes is None and term.kind == "category"
         set_titles(panel, elided(term.name, 30), _note(term, bands), _left_of(panel) if names_too else 0.0)
     _add_header(panels, model, title, colors, own_figure=axes is None)
@@ -187,7 +187,7 @@ def _colors(n_outputs: int) -> list:
 
 
 def _value_label(model: AdditiveModel) -> str:
-    """What a term's value is added to."""
+    """The label of the value axis: what a term's value is added to."""
     target = elided(model.target or "y", 20)
     if model.loss.link == "logit" and model.classes is not None:
         return f"adds to log-odds of {elided(str(model.classes[1]), 16)}"
@@ -209,7 +209,7 @@ def _note(term: Term, bands: Bootstrap | None) -> str:
 
 
 def _new_panels(terms: Sequence[Term], n_cols: int | None, max_levels: int, has_header: bool) -> np.ndarray:
-    """Axes in columns: each panel goes on top of the shortest one, so that tall panels stretch no others."""
+    """Axes in columns: each panel goes to the shortest column so far, so that tall panels do not stretch others."""
     from matplotlib import pyplot
 
     n_cols = min(3 if n_cols is None else check_int(n_cols, "n_cols", 1), len(terms))
@@ -241,7 +241,7 @@ def _new_panels(terms: Sequence[Term], n_cols: int | None, max_levels: int, has_
 
 
 def _left_of(panel: Axes) -> float:
-    """Where the room of a panel begins, in widths of its axes."""
+    """Where the space of a panel begins, relative to its axes and in units of their width."""
     box = panel.get_position()
     width = cast("Figure", panel.figure).get_size_inches()[0]
     column = int(box.x0 * width / PANEL_WIDTH) if width > 1.5 * PANEL_WIDTH else 0
@@ -286,7 +286,7 @@ def _add_header(panels: np.ndarray, model: AdditiveModel, title: str, colors: li
 
 @dataclass(frozen=True)
 class Curve:
-    """One learned table over the rows, and the curve it should have found if that is known.
+    """One learned table over the rows, and the true curve if that is known.
 
     Attributes
     ----------
@@ -305,7 +305,7 @@ class Curve:
 
 
 def step_edges(x, values) -> tuple[np.ndarray, np.ndarray]:
-    """The step function through the points (x, values): its edges, and its level between each two.
+    """The step function through the points (x, values): its edges, and its level between neighbouring edges.
 
     Examples
     --------
@@ -321,16 +321,16 @@ def step_edges(x, values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plot_curves(curves: Sequence[Curve], title: str = "", n_columns: int = 5) -> Figure:
-    """A grid of learned tables as steps, each over the thin line of the true curve where that is known.
+    """A grid of learned tables as steps, each with the true curve as a thin line where that is known.
 
     Parameters
     ----------
     curves : sequence of Curve
-        One picture each; all share the scale of the vertical axis.
+        One panel each; all share the scale of the vertical axis.
     title : str
         A heading over the grid.
     n_columns : int
-        Pictures per row.
+        Panels per row.
 
     Returns
     -------
@@ -351,7 +351,7 @@ def plot_curves(curves: Sequence[Curve], title: str = "", n_columns: int = 5) ->
     Figure = import_figure()
     n_columns = min(n_columns, len(curves))
     n_rows = -(-len(curves) // n_columns)
-    # Built without pyplot: no window system is asked for and no global state is left behind.
+    # Built without pyplot, so that it needs no window system and leaves no global state behind.
     figure = Figure(figsize=(0.6 + 2.1 * n_columns, 1.0 + 1.75 * n_rows), dpi=120, layout="constrained")
     grid = figure.subplots(n_rows, n_columns, sharey=True, squeeze=False)
     for axes, curve in zip(grid.flat, curves, strict=False):

@@ -1,9 +1,9 @@
-"""One term on one matplotlib Axes: what a panel of a model's picture shows.
+"""One term on one matplotlib Axes: a panel of the plot of a model.
 
-A numeric term is drawn as the lookup table that it is. A constant piece is one horizontal segment from its first edge
+A numeric term is drawn as a lookup table. A constant piece is one horizontal segment from its first edge
 to its last; a line passes through the values of its bins at their positions, with steps where it is steep; jumps are
-thin verticals. Under it lies a strip with the density of the training rows. Categories are rows of a bar
-chart, and levels that share a value share one bar. Missing values have a place of their own beside the axis.
+thin verticals. Below is a strip with the density of the training rows. Categories are rows of a bar
+chart, and levels that share a value share one bar. Missing values have a separate place at the end of the axis.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ CLASS_COLORS = ("#d1495b", "#00798c", "#edae49", "#5f4b8b", "#66a182", "#8d5a3b"
 
 X_SCALES = ("auto", "linear", "log", "rank")
 
-# Where a line rises from one bin to the next by more than this part of the term's range, it is drawn as the step that
-# it is: the two bins of a yes/no column are no slope.
+# Where a line changes from one bin to the next by more than this part of the term's range, it is drawn as a step: the
+# two bins of a yes/no column are not a slope.
 STEEP = 0.05
-# The narrowest half and the narrowest nine tenths of the bins must fill these parts of an axis, or it is not linear.
+# The narrowest half and nine tenths of the bins must fill these parts of an axis, or the next scale is tried.
 ROOM_NEEDED = {0.5: 0.05, 0.9: 0.2}
-# Up to this many bins have a tick each.
+# With up to this many bins, each has a tick.
 FEW_BINS = 7
 STRIP_HEIGHT = 0.08
 MISSING_ROOM = 0.12
 LONGEST_NAME = 28
-# A beginning that all names share is left out if they are long.
+# If names are long, a beginning of at least this length that they all share is left out.
 SHORTEST_PREFIX = 6
 TEXT_SIZE = 7
 
 
 @dataclass(frozen=True)
 class View:
-    """How the panels of one picture are drawn: what they share.
+    """How a panel is drawn.
 
     values : the scale of the values, or None for each panel's own
     label : what the values are
     colors : one per score column
     x_scale : one of X_SCALES
-    max_levels : categories shown one by one
+    max_levels : up to this many categories are all shown one by one
     """
 
     values: ValueScale | None
@@ -67,7 +67,7 @@ class View:
 
 
 def tidy(axes: Axes) -> None:
-    """Quiet ticks and only two spines."""
+    """Small grey ticks, and only two spines."""
     axes.tick_params(labelsize=TEXT_SIZE, colors=QUIET_COLOR, length=2)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(QUIET_COLOR)
@@ -80,7 +80,7 @@ def set_titles(axes: Axes, title: str, note: str, x: float = 0.0) -> None:
 
 
 def elided(text: str, longest: int = LONGEST_NAME) -> str:
-    """The text on one line, with its middle left out if it is long; ends often tell names apart.
+    """The text on one line, with its middle left out if it is long, because long names often differ at the end.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def elided(text: str, longest: int = LONGEST_NAME) -> str:
     ('Married-civ-spouse', 'a very long name …nt in Lyon')
     """
     text = " ".join(text.split()) or repr(text)
-    # A dollar would begin a formula.
+    # A dollar sign would start a formula.
     return _without_middle(text, longest).replace("$", r"\$")
 
 
@@ -109,7 +109,7 @@ class ValueScale:
 
     @property
     def bend(self) -> float:
-        """How far outside `inner` the scale has slowed down by half."""
+        """The distance outside `inner` at which the slope of the scale has fallen to a half."""
         return 0.15 * (self.inner[1] - self.inner[0])
 
     def forward(self, y):
@@ -119,12 +119,12 @@ class ValueScale:
 
     def inverse(self, u):
         low, high = self.inner
-        # A window may ask for far more than there is to draw.
+        # An interactive window may ask for places far outside of what is drawn; the limit avoids overflow.
         over, under = (np.clip(x / self.bend, 0.0, 500.0) for x in (np.subtract(u, high), np.subtract(low, u)))
         return np.clip(u, low, high) + self.bend * (np.expm1(over) - np.expm1(under))
 
     def padded(self, below: float, above: float) -> tuple[float, float]:
-        """The limits of the axis, with room at both ends in parts of its length."""
+        """The limits of the axis, with margins at both ends as fractions of its length."""
         low, high = self.forward(np.array(self.whole))
         length = high - low
         low, high = self.inverse(np.array([low - below * length, high + above * length]))
@@ -134,9 +134,9 @@ class ValueScale:
 def value_scale(terms: Sequence[Term], share: float = 0.02) -> ValueScale:
     """The scale on which the values of all the terms can be read.
 
-    A bin of a dozen rows of one class has log-odds far from all the others. If leaving out the smallest and the largest
-    `share` of what the terms add to the training rows more than halves the range, the scale is linear only on what
-    remains.
+    For example, the log-odds of a bin with a dozen rows of one class are far from all the others. If leaving out the
+    smallest and the largest `share` of what the terms add to the training rows more than halves the range, the scale is
+    linear only on what remains.
     """
     values = np.concatenate([term.all_values.ravel() for term in terms])
     weights = np.concatenate([np.repeat(term.weights, term.n_outputs) for term in terms])
@@ -167,7 +167,7 @@ def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, abov
         far = np.outer([1, 2, 5], 10.0 ** np.arange(-3, 7)).ravel()
         far = np.concatenate([far, -far])
         far = far[(far >= values.whole[0]) & (far <= values.whole[1])]
-        # The outermost first: without them nobody could tell how far the far values are.
+        # Zero and the outermost come first, so that `apart` keeps them: they show how far out the far values are.
         outermost = {0.0, far.min(initial=0.0), far.max(initial=0.0)}
         ticks = [*sorted(outermost, key=abs), *sorted([*ticks, *far], key=abs)]
         if values.whole[0] < values.inner[0]:
@@ -181,7 +181,7 @@ def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, abov
 
 
 def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[float]:
-    """Those ticks between the ends of which no two are close on the drawn axis; the first given stay."""
+    """The ticks between the ends, without those that would be drawn close to an earlier one of the list."""
     ticks = np.asarray(ticks, dtype=np.float64)
     ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
     low, high = forward(np.array(ends))
@@ -199,8 +199,8 @@ def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[floa
 def outer_edges(term: Term) -> np.ndarray:
     """The edges of all bins of a numeric term, with finite ends.
 
-    The model knows the mean of the first and of the last bin, not their ends: the far end is taken to be as far from
-    the mean as the near one is.
+    The model knows the means of the first and the last bin, but not their outer ends: the outer end is taken to be as
+    far from the mean as the inner one is.
     """
     positions, edges = term.positions, term.edges
     if len(edges) == 0:
@@ -208,7 +208,7 @@ def outer_edges(term: Term) -> np.ndarray:
     first, last = min(positions[0], edges[0]), max(positions[-1], edges[-1])
     low, high = 2 * first - edges[0], 2 * last - edges[-1]
     if low <= 0 < first:
-        low = first * first / edges[0]  # as far in proportion, which keeps what is positive positive
+        low = first * first / edges[0]  # the same ratio instead, which keeps the end positive
     gap = edges[-1] - edges[0] or 1.0
     low = low if low < edges[0] else edges[0] - 0.05 * gap
     high = high if high > edges[-1] else edges[-1] + 0.05 * gap
@@ -217,7 +217,7 @@ def outer_edges(term: Term) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale of the x axis: its name, matplotlib's options, and the same map as a function."""
+    """A scale of the x axis: its name, options for matplotlib, and the map and its inverse as functions."""
 
     name: str
     options: dict
@@ -277,9 +277,9 @@ def _log_scale(edges: np.ndarray) -> Scale:
 
 
 def _rank_scale(edges: np.ndarray) -> Scale:
-    """Every bin as wide as the others."""
+    """A scale on which all bins are equally wide."""
     places = np.arange(len(edges), dtype=np.float64)
-    # Beyond the ends the last bins go on, so that the scale has an inverse there.
+    # The end bins are continued beyond the ends, so that the scale has an inverse there.
     x = np.concatenate([[2 * edges[0] - edges[1]], edges, [2 * edges[-1] - edges[-2]]])
     u = np.concatenate([[-1.0], places, [len(edges)]])
 
@@ -394,7 +394,7 @@ def compact_number(number: float) -> str:
 
 
 def _draw_density(axes: Axes, term: Term, edges: np.ndarray, scale: Scale) -> None:
-    """The density of the training rows on the axis as drawn, as a low strip: cube roots, so that tails show."""
+    """The density of the training rows on the axis as drawn, as a low strip; its cube root, so that tails show."""
     widths = np.diff(scale.forward(edges))
     density = np.cbrt(np.divide(term.weights[: term.n_ordered], widths, out=np.zeros_like(widths), where=widths > 0))
     heights = STRIP_HEIGHT * density / (density.max() or 1.0)
@@ -424,7 +424,7 @@ def _draw_pieces(axes: Axes, paths: list[np.ndarray], color: str) -> None:
 
 
 def _mark_missing(axes: Axes, term: Term, view: View, band) -> None:
-    """A mark in a place of its own, right of the axis."""
+    """Mark the value of missing values in a separate place at the right end of the axis."""
     place = 1.0 - 0.4 * MISSING_ROOM
     on_axes = axes.get_yaxis_transform()
     axes.axvline(
@@ -490,13 +490,13 @@ class Row:
 def category_rows(term: Term, max_levels: int) -> list[Row]:
     """The rows of a panel, from the top: highest value first, fused levels together, the most frequent of them first.
 
-    Ordered categories, whose pieces are ranges, keep their order. Of more than `max_levels` levels the most frequent
-    of each piece are shown, and the rest of it is one row.
+    Ordered categories, whose pieces are ranges, keep their order. If there are more than `max_levels` levels, only the
+    most frequent of each piece (of ordered categories the first) are shown, and its other levels share one row.
     """
     pieces = list(term.pieces)
     if term.grouped or len(pieces) == term.n_ordered:
         values = term.values.reshape(term.n_ordered, -1)
-        # With classes: by the class for which the feature matters most.
+        # With classes, sort by the class in which the values differ most.
         key = values[:, np.argmax(np.ptp(values, axis=0))]
         pieces.sort(key=lambda piece: -key[piece.start])
     rows: list[Row] = []
@@ -511,7 +511,7 @@ def category_rows(term: Term, max_levels: int) -> list[Row]:
             n_shown = max(1, int(max_levels * len(bins) / term.n_ordered))
         if len(bins) - n_shown == 1:
             n_shown = len(bins)
-        # The levels of a line have values of their own.
+        # Each level of a line has its own value.
         own = int(piece.kind == "line")
         rows.extend(Row(names[k], (k,), n_bars + own * i) for i, k in enumerate(bins[:n_shown]))
         if bins[n_shown:]:
@@ -574,7 +574,7 @@ def _draw_level(axes: Axes, values: np.ndarray, start: int, stop: int, colors: S
 
 
 def _pale(color) -> tuple[float, ...]:
-    """The colour mixed with white: unlike a transparent one the same on every background."""
+    """The colour mixed with white; unlike a transparent colour it looks the same on every background."""
     from matplotlib.colors import to_rgb
 
     return tuple(0.3 * part + 0.7 for part in to_rgb(color))

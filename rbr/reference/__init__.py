@@ -1,7 +1,7 @@
 """The definition of rbr, in NumPy: every kernel and Algorithm 1, written to be read beside the paper.
 
 Nothing here is fast, and nothing here may be changed to make it fast. The compiled twins in `rbr._fast`
-have the same names and signatures, and the tests prove the two equal.
+have the same names and signatures, and the tests check that the two agree.
 """
 
 from rbr.reference import kernels
@@ -10,7 +10,7 @@ __all__ = ["kernels", "solve"]
 
 
 def __getattr__(name: str):
-    # The oracle needs scipy.sparse and scipy.optimize; `import rbr` does not.
+    # `solve` needs scipy.sparse and scipy.optimize; `import rbr` does not.
     if name == "solve":
         from rbr.reference.algorithm1 import solve
 

@@ -1,12 +1,12 @@
 """Algorithm 1 of the paper, on the scaled sparse matrix X_bin, with the line numbers of the algorithm.
 
-The paper works with beta in the plain norm; rbr keeps tables f in the geometry of weights w. The two are one:
+The paper works with beta in the plain norm; rbr keeps tables f in the geometry of weights w. The two are equivalent:
 beta = f * sqrt(n w), and X_bin has the entry 1 / sqrt(n w_k) in column k (sqrt(b_j / n) for uniform weights, as in
 the paper), so that X_bin beta = X f and ||beta||^2 = n ||f||_w^2. With sample weights a row counts sqrt(n v_i).
-Scores, tables and intercepts have one column each, and one per class for `multinomial`.
+Scores, tables and intercepts have one column, or one per class for `multinomial`.
 
-It takes the same objects as `rbr.solve` but reads only their fields: an oracle that called their methods would
-be the code under test.
+It takes the same objects as `rbr.solve` but reads only their fields: if it called their methods, it would be testing
+them against themselves.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from scipy.sparse import csr_matrix
 from rbr.reference.loss_formulas import LossFormula, best_intercept, formula_of
 from rbr.reference.projections import ConstraintSet, prox
 
-# A warm start is brought into the set by a proximal step of this part of the automatic step: short enough to be the
-# projection, but tables are described by no more pieces than they have.
+# A warm start is brought into the set by a proximal step of this fraction of the automatic step: short enough to be the
+# projection, but still with a price, so that tables are described by no more pieces than they have.
 SHORT = 1e-9
 
 
@@ -49,7 +49,7 @@ class Data:
 
     y, offset : one column per score
     n, v : the sum of the sample weights, and their shares in it
-    shares, weights : of the bins of every table, the share of the rows in it, and w
+    shares, weights : for every bin of every table, its share of the rows, and w
     """
 
     loss: LossFormula
@@ -100,7 +100,7 @@ def solve(
     step_size : mu; "auto" is 1 / (stretch * curvature): with counts weights 1 for squared error, 4 for log_loss
     dispersion : float
         phi, with lambda = phi / n the unit of a jump cost; by default 1, as for losses of known variance. (`rbr.solve`
-        estimates that of the other losses, by its default solver.)
+        with its default solver estimates phi for the other losses.)
     others : as in `rbr.solve`; `solver` must be "algorithm1"
 
     Examples
@@ -189,7 +189,7 @@ def norm(f, weights):
 def natural_step(data):
     """1 / (stretch * curvature), the longest step that is safe for one table alone.
 
-    A loss whose curvature has no bound lends its mean curvature at the constant model.
+    If the curvature of the loss has no bound, its mean at the constant model is used.
     """
     curvature = data.loss.curvature_bound
     if curvature is None:
@@ -244,7 +244,7 @@ def one_hot(codes, offsets):
 
 
 def bin_shares(X, v, offsets):
-    """share_jk: the weight of the rows in bin k, of those that have a bin of feature j; 1 / b_j where none has."""
+    """share_jk: the share of bin k in the weight of the rows that have a bin of feature j; 1 / b_j where none has."""
     sums = v @ X
     tables = [sums[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
     return np.concatenate([t / t.sum() if t.any() else np.full(len(t), 1 / len(t)) for t in tables])
@@ -268,7 +268,7 @@ def read_constraints(constraints, B, weights):
 
 
 def without_features(C):
-    """C without any feature, for a y that does not vary: the rounding of its residuals must not pass for tables."""
+    """C without any feature, for a constant y: rounding errors in its residuals must not be fitted by tables."""
     return replace(C, exclude=range(len(C.tables)), always_include=())
 
 

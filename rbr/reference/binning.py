@@ -21,7 +21,7 @@ def regular_bins(weight, max_bins):
     """The bin of each distinct value for bins of equal weight.
 
     1. A value heavier than an equal share of the weight gets a bin of its own. The remaining weight is shared
-       by the remaining bins, so that more values may be heavy: repeat until none is.
+       by the remaining bins, which may make more values heavy: repeat until none is.
     2. The light values are cut by their mid-ranks: with r bins for the light weight W, a value of weight c
        that follows the light weight B is in bin floor((B + c / 2) r / W). Without ties the counts differ by
        at most one.

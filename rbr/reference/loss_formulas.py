@@ -3,8 +3,8 @@
 Truths and scores have one row per observation and one column per score: one column for all losses but `multinomial`,
 which has one per class, and whose y holds a 1 in the column of the row's class and 0 elsewhere.
 
-A loss is given by its name or by an object, of which only the fields are read: `name`, and the parameters that it has
-of `power`, `delta`, `level`, `smoothing`, `half_width` and `n_classes`.
+A loss is given by its name or by an object, of which only the fields are read: `name`, and whichever it has of the
+parameters `power`, `delta`, `level`, `smoothing`, `half_width` and `n_classes`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import expit, logsumexp, softmax
 
 ALIASES = {"squared": "squared_error", "logistic": "log_loss"}
 
-# The score of a class that no row has would fall without end; exp(-2000) is 0.
+# The score of a class that no row has would fall without bound; exp(-2000) is 0.
 LEAST_LOG_SHARE = -2000.0
 
 
@@ -43,7 +43,7 @@ class LossFormula:
 
 
 def squared_error(y, z):
-    """(y - z)^2 / 2 and y - z. The paper's loss lacks the 1/2 and its gradient the 2: this is its gradient."""
+    """(y - z)^2 / 2 and y - z. The paper omits the 1/2 in the loss and the 2 in the gradient: the gradients agree."""
     return (y - z) ** 2 / 2, y - z
 
 
@@ -122,10 +122,10 @@ def formula_of(loss, y, v, offset):
 
 
 def robust_scale(y, v, offset):
-    """1.4826 times the median distance of r = y - offset from its median m: of a normal r the standard deviation.
+    """1.4826 times the median distance of r = y - offset from its median m: the standard deviation if r is normal.
 
-    Where more than half of the weight sits at m that is 0, and 1.2533 times the mean distance takes its place, also the
-    standard deviation of a normal r; 1 where r is constant.
+    Where more than half of the weight is at m this is 0, and 1.2533 times the mean distance is used instead, also the
+    standard deviation if r is normal; 1 where r is constant.
     """
     r = y if offset is None else y - offset[:, 0]
     m = weighted_quantile(r, v, 0.5)
@@ -165,7 +165,7 @@ def best_intercept(loss, y, z, v):
 
 
 def best_class_intercepts(loss, y, z, v):
-    """The c of sum zero at which every class has its share for a mean probability, by Newton's method.
+    """The c of sum zero at which the mean probability of every class is its share, by Newton's method.
 
     c <- c + H^+ <v, residual>,  H = sum_i v_i (diag(p_i) - p_i p_i')
 

@@ -21,7 +21,7 @@ from functools import cache
 import numpy as np
 from scipy.fft import dct, idct
 
-# Kernels are given a shape as its index here.
+# Kernels take a shape as its index here.
 SHAPES = ("constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency", "free")
 
 NO_PIECE = -1
@@ -50,7 +50,7 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     out : the chosen table; all zero if no table has a positive net
     labels : one int per bin. 2 * piece + is_line where the bin belongs to a piece (for `levels` a group, for
         `free` the bin itself; pieces are numbered from the left or from the lowest level), NO_PIECE elsewhere
-        and everywhere in a zero table. A missing bin is a piece of its own, the last. For `frequency` the kept
+        and everywhere in a zero table. A missing bin is a separate piece, the last. For `frequency` the kept
         coefficients have the labels 2 * index.
     net : ||out||_w^2 / 2 - price * code
     code : code length of the choice, 0 for the zero table
@@ -88,14 +88,14 @@ def _choose_linear(u, w, x, limit, price, greedy):
 
 
 def _choose_mixed(u, w, x, limit, price, greedy):
-    """`mixed`: each piece constant or a line, whichever pays more; code (constants + 2 lines - 1) log b."""
+    """`mixed`: each piece constant or a line, whichever has the larger net; code (constants + 2 lines - 1) log b."""
     if not price:
         return _choose_linear(u, w, x, limit, price, greedy)
     return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(1.0, 2.0))
 
 
 def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
-    """The best cut of the bins of positive weight into at most `limit` pieces; the other bins follow.
+    """The best cut of the bins of positive weight into at most `limit` pieces, which the other bins join.
 
     piece_codes : the code of a constant piece and of a line, in units of log b; None where not allowed
     """
@@ -132,8 +132,8 @@ def w_mean(u, w):
 def fit_line(u, w, x, at):
     """Weighted least squares: the line mean + slope * (x - center) nearest to u, and its values at `at`.
 
-    With fewer than two positions the slope is zero: positions are counted, never judged by a variance. They are
-    measured from the piece's first one: such differences of neighbours are exact even where positions are large.
+    With fewer than two distinct positions the slope is zero; this is decided by comparing positions, not by a variance.
+    Positions are measured from the first one of the piece: such differences are exact even where positions are large.
     """
     mean, center = w_mean(u, w), w @ (x - x[0]) / w.sum()
     dx = (x - x[0]) - center
@@ -320,8 +320,8 @@ def _choose_frequency(u, w, x, limit, price, greedy):
     coefficients[np.abs(coefficients) <= 1e-14 * np.abs(coefficients).max()] = 0.0  # rounding of the transform
     order = 1 + np.argsort(-np.abs(coefficients[1:]), kind="stable")
     # With equal weights the gain of a coefficient c is w c^2, whatever the others are.
-    pays = w[0] * coefficients[order] ** 2 / 2 > price * log_b
-    kept = order[:limit][pays[:limit]]
+    has_gain = w[0] * coefficients[order] ** 2 / 2 > price * log_b
+    kept = order[:limit][has_gain[:limit]]
     labels = np.full(len(u), NO_PIECE, dtype=np.int32)
     labels[[0, *kept]] = 2 * np.array([0, *kept])
     return idct(np.where(labels >= 0, coefficients, 0.0), norm="ortho"), labels, len(kept) * log_b
@@ -365,7 +365,7 @@ class ConstraintSet:
     max_features : s_G; None for no limit
     greedy : whether pieces are found by bottom-up merging
     exclude : features whose tables are zero
-    always_include : features that P_G keeps before all others, unless their tables are zero, and without a price
+    always_include : features that P_G keeps before all others, unless their tables are zero, and without an entry price
     """
 
     offsets: np.ndarray
@@ -395,8 +395,8 @@ def prox(f, C, price, entry_price):
 
     argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)
 
-    With classes a feature has one table for each: they have pieces, limits and codes of their own, but enter together,
-    with the sum of their nets and for one entry price.
+    With classes a feature has one table for each. Every table has its own pieces, limit and code, but the tables of a
+    feature enter together, with the sum of their nets and for one entry price.
 
     Parameters
     ----------
@@ -427,7 +427,7 @@ def prox(f, C, price, entry_price):
 
 
 def ranks(nets, C, entry_price):
-    """What P_G compares: nets with the entry paid, infinite for tables that come first, nothing for excluded ones."""
+    """What P_G compares: nets less the entry price; inf for tables that come first, -inf for excluded ones."""
     paid = nets - entry_price
     for j in C.always_include:
         paid[j] = np.inf if nets[j] > 0 else 0.0

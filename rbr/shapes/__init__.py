@@ -2,7 +2,8 @@
 
 A shape is a closed cone of tables that is closed under adding a constant: pieces, levels, frequencies. Its spec says
 how the best table is searched, what it costs to describe, which linear space its pieces span, and what the moves of a
-solver may do with it. Nobody else asks which shape it is: `register` adds one from outside the package.
+solver may do with it. Solvers and models ask the spec and not the name, so `register` can add a shape from outside the
+package.
 """
 
 from rbr.shapes.codes import level_codes

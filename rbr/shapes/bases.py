@@ -1,4 +1,4 @@
-"""Tables that span those with given pieces."""
+"""Bases: tables that span all tables with given pieces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cosines(labels, weights, positions, has_missing: bool) -> tuple[np.ndarray, 
 
 
 def indicators_and_lines(labels, weights, positions, has_missing: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """(columns, groups, n_groups): the indicator of each piece, then of each line its centred positions."""
+    """(columns, groups, n_groups): the indicator of each piece, then the centred positions of each line."""
     covered = np.flatnonzero(labels >= 0)
     pieces, piece_of = np.unique(labels[covered], return_inverse=True)
     n_pieces, is_line = len(pieces), pieces % 2 == 1
@@ -34,7 +34,7 @@ def indicators_and_lines(labels, weights, positions, has_missing: bool) -> tuple
         groups[bins] += rank_in_run(line)
         x, w = positions[bins], weights[bins]
         live = w > 0
-        width = np.full((2, n_pieces), -np.inf)  # of -x and of x the largest
+        width = np.full((2, n_pieces), -np.inf)  # the largest of -x and of x
         np.maximum.at(width[0], line[live], -x[live])
         np.maximum.at(width[1], line[live], x[live])
         center = np.bincount(line, w * x) / np.maximum(np.bincount(line, w), 1e-300)

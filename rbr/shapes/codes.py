@@ -18,7 +18,7 @@ def log_of_bins(n_ordered: np.ndarray, limits: np.ndarray) -> np.ndarray:
 
 
 def free_code(n_pieces: int, n_lines: int, n_ordered: int) -> float:
-    """b - 1: one space, in which nothing is searched."""
+    """b - 1: there is only one linear space, and nothing to search."""
     return n_ordered - 1.0
 
 
@@ -32,7 +32,7 @@ def level_code(n_pieces: int, n_lines: int, n_ordered: int) -> float:
 
 
 def cheapest_level_code(n_ordered: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """The least code of two levels or more; 0 where there can be but one."""
+    """The least code of two levels or more; 0 where only one is possible."""
     codes = np.zeros(len(n_ordered))
     for j, (n_bins, limit) in enumerate(zip(n_ordered.tolist(), np.minimum(limits, n_ordered).tolist(), strict=True)):
         codes[j] = level_codes(n_bins, limit)[1:].min() if limit > 1 else 0.0

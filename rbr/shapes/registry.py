@@ -1,4 +1,4 @@
-"""The shapes by name. The first ones are those that the kernels know by their number."""
+"""The shapes by name and number. The first ones are native: the kernels know them by their numbers."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def shape_names() -> tuple[str, ...]:
 
 
 def spec_at(number: int) -> ShapeSpec:
-    """The shape of a number."""
+    """The shape with this number."""
     return _SPECS[number]
 
 
 def spec_of(name: str) -> ShapeSpec:
-    """The shape of a name."""
+    """The shape with this name."""
     return _SPECS[shape_names().index(name)]
 
 
@@ -58,10 +58,10 @@ def flags(attribute: str, numbers: np.ndarray) -> np.ndarray:
 
 
 def register(spec: ShapeSpec) -> ShapeSpec:
-    """Add a shape, which `Constraints` and the estimators then take by its name.
+    """Add a shape, which `Constraints` and the estimators then accept by name.
 
-    Its search must be exact, and the tables of the shape a closed cone that is closed under adding a constant: then the
-    decomposition of the projection holds, and all that a solver promises.
+    Its search must be exact, and its tables must form a closed cone that is closed under adding a constant: the
+    decomposition of the projection and the guarantees of the solvers rely on this.
     """
     if not isinstance(spec, ShapeSpec):
         raise TypeError(f"spec is a {type(spec).__name__}; it must be a ShapeSpec")
@@ -74,7 +74,7 @@ def register(spec: ShapeSpec) -> ShapeSpec:
 
 
 def unregister(name: str) -> None:
-    """Remove the shape that was registered last, as tests do."""
+    """Remove the shape that was registered last; for tests."""
     if len(_SPECS) == len(NATIVE) or _SPECS[-1].name != name:
         raise ValueError(f"name is {name!r}; only the shape that was registered last can be removed")
     _SPECS.pop()

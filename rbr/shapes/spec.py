@@ -1,4 +1,4 @@
-"""What the rest of the library needs to know of a shape."""
+"""What the rest of the library needs to know about a shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ShapeSpec:
     Attributes
     ----------
     name : str
-        What a user calls it.
+        The name that users give.
     search : str or callable
         The name of the kernel that finds the best tables, in `rbr._fast` and `rbr.reference` alike; or a function
         ``search(u, w, x, limit, price) -> (table, labels, code)`` of one table's ordered bins: values, weights and
@@ -50,7 +50,7 @@ class ShapeSpec:
     needs_equal_weights : bool
         Whether the search is exact only where all ordered bins weigh the same.
     is_never_flat : bool
-        Whether even the simplest table pays more than a missing bin alone: one line, or a free table.
+        Whether even the simplest table pays for more than its missing bin, as a line or a free table does.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`solve`: from what a user asks to a `Solution`."""
+"""`solve`: from a user's arguments to a `Solution`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def solve(
     Parameters
     ----------
     B : BinnedMatrix
-        Or None, with an objective.
+        None if an objective is given.
     y : array of shape (n_rows,)
         For "log_loss" labels 0 and 1, for "multinomial" class codes 0, 1, ….
     loss : str or a loss of rbr.losses
@@ -71,13 +71,13 @@ def solve(
         Ridge penalty alpha / 2 ||f||_w^2.
     solver : {"auto", "algorithm1"}
     step_size : float or "auto"
-        Of Algorithm 1 the fixed step mu ("auto": the longest that is safe for one table alone, 1 for squared
-        error); of the default solver its first step.
+        For Algorithm 1, the fixed step mu ("auto": the longest that is safe for one table alone, which is 1 for squared
+        error with `counts` weights); for the default solver, its first step.
     max_iter : int
     tol : float
         Stops when a step changes the tables by at most tol * ||f||_w; 0 runs all max_iter steps of Algorithm 1.
     warm_start : array of shape (n_coef,), optional
-        Tables to start from, brought into the constraint set first; zero by default.
+        Tables to start from, projected to the constraint set first; zero by default.
     dispersion : float, optional
         phi, the unit of the jump cost, as an earlier solution reported it. By default 1 for log_loss, multinomial
         and poisson, and otherwise estimated (see `estimate_dispersion`).
@@ -88,10 +88,10 @@ def solve(
     n_jobs : int, optional
         Threads; the result does not depend on their number.
     options : SolverOptions, optional
-        What steers the fit; see `rbr.SolverOptions`.
+        The numbers that steer the fit; see `rbr.SolverOptions`.
     objective : Objective, optional
-        In the place of B, y, loss, sample_weight, offset, n_jobs and options: see `rbr.make_objective`, and
-        `rbr.objective.Objective` for what one of your own has to answer.
+        Replaces B, y, loss, sample_weight, offset, n_jobs and options: see `rbr.make_objective`, and
+        `rbr.objective.Objective` for what an implementation must provide.
 
     Returns
     -------
@@ -120,12 +120,12 @@ def solve(
     objective = _objective_of(B, y, rows, objective)
     bound = _bound(constraints, objective)
     if objective.has_constant_target:
-        # A constant is best, but a log link leaves rounding in its residuals that would pass for tables.
+        # A constant is best, but with a log link the rounding in its residuals could be fitted by tables.
         bound = bound.excluding(np.arange(bound.n_features))
-    if bound.jump_cost > 0 and objective.weighs_little:
+    if bound.jump_cost > 0 and objective.has_small_weights:
         warnings.warn(
             f"sample_weight sums to {objective.n_total:.3g}, less than a tenth of the number of rows; a weight says "
-            "how many rows a row stands for, and at this jump cost so little of it hardly pays for a piece: scale the "
+            "how many rows a row stands for, and at this jump cost so few rows hardly justify a piece: scale the "
             "weights to mean 1 if they are relative ones",
             stacklevel=3,
         )
@@ -146,7 +146,7 @@ def _objective_of(B, y, rows: dict, objective: Objective | None) -> Objective:
     given = {"B": B, "y": y, **rows}
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} is given beside an objective, which has its own; give one of the two")
+            raise ValueError(f"{name} is given together with an objective, which has its own; give one of the two")
     check_objective(objective)
     return objective
 
@@ -161,7 +161,7 @@ def _bound(constraints: Constraints | None, objective: Objective) -> BoundConstr
 
 
 def _run(problem: Problem, solver: str, options: RunOptions, warm_start, verbose, callback) -> tuple[Ending, Recorder]:
-    """Where the chosen solver ends, and what it recorded on its way."""
+    """The end of the chosen solver's run, and the record of its iterations."""
     objective = problem.objective
     if solver == "algorithm1":
         recorder = Recorder(problem, verbose, callback)

@@ -2,8 +2,8 @@
 
 (1) A proximal step from the current tables proposes features and pieces. (2) Newton's method refits within them.
 (3) The result replaces the current tables only if the objective falls; otherwise the step is halved. (4) When no step
-proposes anything that pays, single moves are tried (rbr.solvers.moves): jumps to better places and, where a limit on
-the features binds, an unused feature in the place of a used one. (5) The fit is finished when none of them pays.
+is accepted, single moves are tried (rbr.solvers.moves): jumps to better places and, where the limit on the features is
+reached, an unused feature in the place of a used one. (5) The fit is finished when none of them is accepted.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from rbr.solvers.start import Start
 
 
 class Candidates:
-    """The columns that are searched for pieces until they have no more to offer; then all are searched once.
+    """The columns that are searched for pieces until none of them gains; then all columns are searched once.
 
-    Where rows are few no column is left out by bounds (rbr.solvers.screening), and where columns are many besides,
-    nearly all of a fit went into searches in columns of noise. The nets of one search of all columns tell which promise
-    most.
+    With few rows no column is screened out (rbr.solvers.screening), and if there are many columns as well, a fit would
+    spend nearly all its time on searches in columns of noise. So one search of all columns chooses those with the
+    largest nets as candidates.
     """
 
     def __init__(self, problem: Problem):
         n_features, options = problem.constraints.n_features, problem.options
         self.n_kept = max(options.min_candidates, round(options.candidate_share * n_features))
-        self.is_worthwhile = 2 * self.n_kept < n_features and not problem.screen.pays
+        self.is_worthwhile = 2 * self.n_kept < n_features and not problem.screen.is_enabled
         self._others = NONE  # columns that are left out
 
     def others(self, point: Point) -> np.ndarray:
-        """The columns that are left out at a point: none that it uses."""
+        """The columns that are left out at a point; those that it uses never are."""
         return np.setdiff1d(self._others, point.support, assume_unique=True)
 
     def choose(self, problem: Problem, found: Prox) -> None:
-        """Keep the columns that gained most in a search of all."""
+        """Keep the columns that gained most in a search of all columns."""
         if self.is_worthwhile:
             forced = problem.constraints.forced
             is_other = ~forced if forced.sum() < self.n_kept else np.ones(len(forced), dtype=bool)
@@ -59,10 +59,10 @@ class Candidates:
 class Attempt:
     """Something to refit, and what it must gain.
 
-    proposal : tables and pieces; None for more digits of the tables that are there
+    proposal : tables and pieces; None to refit the current tables to more digits
     n_newton : Newton steps at most
     at_least : by how much the objective must fall
-    enough : a refit ends when the next step can be expected to gain less
+    enough : the refit ends when the next Newton step can be expected to gain less than this
     """
 
     proposal: Proposal | Prox | None
@@ -73,7 +73,7 @@ class Attempt:
 
 @dataclass(eq=False)
 class State:
-    """A fit between two iterations, and what the current iteration has found out."""
+    """The state of a fit between two iterations, and what the current iteration has found."""
 
     problem: Problem
     options: RunOptions
@@ -85,20 +85,20 @@ class State:
     longest_step: float
     step: float
     least_descent: float
-    # A fit that comes from a sample has its features: their pieces are settled before other columns are read.
+    # A fit that starts from a sample's fit has its features: their pieces are settled before other columns are read.
     pieces_first: bool
-    pieces_settled: bool = False  # no other pieces paid, and nothing has changed since but digits
+    pieces_settled: bool = False  # no other pieces were worth a refit, and only digits have changed since
     # Of the current iteration:
     gradient: ScreenedGradient = field(init=False)
     residual: float = np.inf
-    is_still: bool = False  # the step at hand changes nothing
+    is_still: bool = False  # the last proximal step changes the tables by at most `tolerance`
     is_recorded: bool = False
     is_last: bool = False
     stopped: bool = False  # by the callback
     searched: Proposal | None = None  # the used tables' pieces, searched again
     was_searched: bool = False
-    refused: list[np.ndarray] = field(default_factory=list)  # labels of steps that did not pay
-    pieces_pay: bool = True
+    refused: list[np.ndarray] = field(default_factory=list)  # labels of steps that were not accepted
+    pieces_promise_enough: bool = True
     least_gain: float = 0.0
     allowed: BoundConstraints = field(init=False)
     growing: BoundConstraints = field(init=False)
@@ -111,7 +111,7 @@ class State:
         point, labels = start()
         value = problem.value(point, labels)
         is_from_sample = problem.objective.has_many_rows and len(point.support) > 0
-        pieces_first = is_from_sample and problem.dispersion_ratio(point) <= problem.options.signal_left
+        pieces_first = is_from_sample and problem.dispersion_ratio(point) <= problem.options.max_dispersion_ratio
         least_descent = problem.options.descent * abs(value)
         return cls(
             *(problem, options, recorder, candidates, point, labels, value, step, step, least_descent, pieces_first)
@@ -124,18 +124,18 @@ class State:
         self.is_last, self.is_recorded = is_last, False
         self.searched, self.was_searched, self.refused = None, False, []
         self.least_gain = problem.least_gain(self.value)
-        self.pieces_pay, self.pieces_settled = not self.pieces_settled, False
+        self.pieces_promise_enough, self.pieces_settled = not self.pieces_settled, False
         self.others = self.candidates.others(self.point)
         self.allowed = constraints.excluding(self.others) if len(self.others) else constraints
-        self.growing = self.allowed.with_max_features(_at_a_time(problem, self.point))
+        self.growing = self.allowed.with_max_features(_n_features_allowed(problem, self.point))
 
     @property
     def tolerance(self) -> float:
-        """A change of the tables that is none."""
+        """The norm up to which a change of the tables counts as none."""
         return self.options.tol * max(norm(self.point.f, self.problem.constraints.weights), 1e-12)
 
     def record(self) -> None:
-        """Once in an iteration: a row of the history, which the callback sees."""
+        """Add a row to the history, once in an iteration; the callback sees it and may stop the fit."""
         if not self.is_recorded:
             self.is_recorded = True
             args = self.point, self.labels, self.step, self.residual, self.gradient.n_read
@@ -148,16 +148,16 @@ class State:
 
     @property
     def is_fixed_point(self) -> bool:
-        """Whether the tables are at rest.
+        """Whether the tables no longer change.
 
-        A halved step changes less, whatever the tables: the change is judged in units of the longest step.
+        A halved step changes any tables less, so the change is scaled to that of the longest step.
         """
         return self.residual * self.longest_step <= self.tolerance * self.step
 
     def take(self, attempt: Attempt, trial: tuple[Point, np.ndarray, float]) -> None:
-        """Go on from what was accepted, with a longer step."""
+        """Continue from what was accepted, with a longer step."""
         gain = self.value - trial[-1]
-        self.pieces_settled = attempt.proposal is None and not self.pieces_pay and gain < self.least_gain
+        self.pieces_settled = attempt.proposal is None and not self.pieces_promise_enough and gain < self.least_gain
         self.point, self.labels, self.value = trial
         self.step = min(2 * self.step, self.longest_step)
 
@@ -186,12 +186,12 @@ def first_accepted(state: State, attempts: Iterator[Attempt]):
         trial = refit(state, attempt)
         if accept(state, attempt, trial):
             return attempt, trial
-        del trial  # its raw scores are gone before the next attempt makes its own
+        del trial  # free its raw scores before the next attempt makes its own
     return None
 
 
 def propose(state: State) -> Iterator[Attempt]:
-    """Step 1: what proximal steps propose, each half as long as the one before, and what the used tables could be."""
+    """Step 1: proposals of proximal steps, each half as long as the one before, and other pieces of the used tables."""
     if state.pieces_first and not state.is_last:
         yield from pieces_before_columns(state)
         if state.is_over:
@@ -205,7 +205,7 @@ def propose(state: State) -> Iterator[Attempt]:
         if halving == 0:
             yield from careful_step(state)
             yield from pieces_searched_again(state, found)
-        yield from as_found(state, found)
+        yield from attempt_step(state, found)
         state.step /= 2
 
 
@@ -228,12 +228,12 @@ def refit(state: State, attempt: Attempt) -> tuple[Point, np.ndarray, float]:
 
 
 def accept(state: State, attempt: Attempt, trial: tuple[Point, np.ndarray, float]) -> bool:
-    """Step 3: whether the objective falls by what the attempt must gain."""
+    """Step 3: whether the objective falls by more than the attempt must gain."""
     return trial[-1] < state.value - attempt.at_least
 
 
 def move(state: State) -> Iterator[Attempt]:
-    """Step 4: single moves where no step proposes anything that pays, and at last more digits of what is there."""
+    """Step 4: single moves when no step was accepted, and last a refit of the current tables to more digits."""
     yield from single_moves(state)
     if not state.is_fixed_point:
         yield Attempt(None, state.problem.options.newton_to_finish, at_least=0.0)
@@ -248,17 +248,17 @@ def finish(state: State) -> Ending:
     return Ending(point, *args)
 
 
-# What is proposed ---------------------------------------------------------------------------------------------
+# Proposals ----------------------------------------------------------------------------------------------------
 
 
 def proximal_step(state: State) -> Prox:
-    """P(f - step * gradient): from few new features at a time, then from all candidates, then from all columns."""
+    """P(f - step * gradient) with few new features at a time; if nothing changes, over all candidates, then all."""
     problem, limit = state.problem, state.problem.constraints.max_features
     found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
     if state.residual <= state.tolerance and state.growing.max_features != limit:
         state.growing = state.allowed
         found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
-    if state.residual <= state.tolerance and len(state.others) and state.options.looks_at_all:
+    if state.residual <= state.tolerance and len(state.others) and state.options.searches_all_columns:
         state.growing, state.others = problem.constraints, NONE
         found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
     if not len(state.others):
@@ -268,10 +268,10 @@ def proximal_step(state: State) -> Prox:
 
 
 def pieces_before_columns(state: State) -> Iterator[Attempt]:
-    """The used tables' pieces, searched again before other columns are read, for as long as that pays."""
+    """The used tables' pieces, searched again before other columns are read, for as long as that promises enough."""
     search_pieces(state)
     searched = state.searched
-    state.pieces_first = searched is not None and searched.pays(state.least_gain)
+    state.pieces_first = searched is not None and searched.promises_enough(state.least_gain)
     if searched is not None and state.pieces_first:
         state.residual = norm(searched.f - state.point.f, state.problem.constraints.weights)
         state.record()
@@ -281,44 +281,44 @@ def pieces_before_columns(state: State) -> Iterator[Attempt]:
 
 
 def careful_step(state: State) -> Iterator[Attempt]:
-    """What pays even if all that is left unexplained were noise.
+    """A proximal step at the jump cost that would apply if all that is still unexplained were noise.
 
-    While most of it is still signal of other features, a table that pays this price takes only what is surely its own;
-    at the final price it would buy pieces for what others explain later.
+    While most of that is signal of features that are yet to enter, only pieces with a large gain are worth this price;
+    at the final price a table would get pieces for what other features explain later.
     """
     ratio = state.problem.dispersion_ratio(state.point)
-    if ratio > state.problem.options.signal_left:
+    if ratio > state.problem.options.max_dispersion_ratio:
         careful, _ = state.problem.step_from(state.gradient, state.longest_step, state.growing, ratio)
         if not np.array_equal(careful.labels, state.labels):
             yield attempt_at(state, careful)
 
 
 def pieces_searched_again(state: State, found: Prox) -> Iterator[Attempt]:
-    """The used tables' pieces, all at once, where the step proposes no other features."""
+    """The used tables' pieces, searched all at once, if the step proposes no other features."""
     may_search = state.problem.objective.has_many_rows or state.problem.is_flat
     if not may_search or not np.array_equal(found.support, state.point.support):
         return
     search_pieces(state)
     if state.searched is not None:
-        state.pieces_pay = state.searched.pays(state.least_gain)
-        if state.pieces_pay:
+        state.pieces_promise_enough = state.searched.promises_enough(state.least_gain)
+        if state.pieces_promise_enough:
             yield attempt_at(state, state.searched)
 
 
 def search_pieces(state: State) -> None:
-    """Search the used tables' pieces once in an iteration."""
+    """Search the used tables' pieces, once in an iteration."""
     if not state.was_searched:
         state.searched = resegmented(state.problem, state.point, state.labels, state.gradient.of_used)
         state.was_searched = True
 
 
-def as_found(state: State, found: Prox) -> Iterator[Attempt]:
-    """What the step found: other pieces, unless they were refused before, or more digits of those that are there."""
+def attempt_step(state: State, found: Prox) -> Iterator[Attempt]:
+    """What the step found: other pieces, unless they were refused before, or a refit of the same pieces."""
     same_features = np.array_equal(found.support, state.point.support)
     if np.array_equal(found.labels, state.labels):
         yield Attempt(None, state.problem.options.newton_to_finish, at_least=0.0)
-    elif state.problem.objective.has_many_rows and not state.pieces_pay and same_features:
-        pass  # the best pieces of all promise too little, so these do
+    elif state.problem.objective.has_many_rows and not state.pieces_promise_enough and same_features:
+        pass  # even the best pieces promise too little
     elif not any(np.array_equal(found.labels, other) for other in state.refused):
         state.refused.append(found.labels)
         yield attempt_at(state, found)
@@ -337,7 +337,7 @@ def single_moves(state: State) -> Iterator[Attempt]:
     def attempt(moves) -> Iterator[Attempt]:
         return (Attempt(one, problem.options.newton_per_move, least, state.least_gain) for one in moves)
 
-    if state.pieces_pay:
+    if state.pieces_promise_enough:
         yield from attempt(
             islice(shifts(problem, point, labels, gradient.of_used, least), problem.options.shifts_tried)
         )
@@ -349,23 +349,24 @@ def single_moves(state: State) -> Iterator[Attempt]:
         yield from attempt(longer_steps(problem, gradient, labels, state.step))
     elif state.step < problem.entry_step:  # a shorter step is a stricter selector
         yield from attempt(entries(problem, point, labels, problem.entry_step, others))
-        if len(others) and state.options.looks_at_all:  # those outside the candidates enter last
+        if len(others) and state.options.searches_all_columns:  # columns outside the candidates come last
             yield from attempt(entries(problem, point, labels, problem.entry_step))
 
 
 def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarray, step: float) -> Iterator[Prox]:
-    """What proximal steps propose that are too long for the bound on the curvature, but not for the mean curvature.
+    """Proposals of proximal steps that are too long for the bound on the curvature, but not for the mean curvature.
 
-    The least of them that proposes anything takes the features and pieces that are surest to pay.
+    The shortest that proposes anything new proposes the features and pieces that are most certain to be worth their
+    cost.
     """
-    growing = problem.constraints.with_max_features(_at_a_time(problem, gradient.point))
+    growing = problem.constraints.with_max_features(_n_features_allowed(problem, gradient.point))
     while (step := 2 * step) <= problem.entry_step:
         found, _ = problem.step_from(gradient, step, growing)
         if not np.array_equal(found.labels, labels):
             yield found
 
 
-def _at_a_time(problem: Problem, point: Point) -> int:
+def _n_features_allowed(problem: Problem, point: Point) -> int:
     """How many features a step from here may use."""
     n_features, limit = max(problem.options.first_features, 2 * len(point.support)), problem.constraints.max_features
     return n_features if limit is None else min(limit, n_features)

@@ -1,8 +1,8 @@
-"""How good an answer is: what a local search around it, and the fit without limits, would gain.
+"""How good a solution is: what a local search around it, and a fit without limits, would gain.
 
-A non-convex problem has no duality gap to show. Instead a certificate says that the point is a fixed point (and
-up to what), that no single swap of features and no single move of a jump would lower the objective (or by how
-much one would), and how far the objective lies above that of the unrestricted binned fit, which no tables can beat.
+A non-convex problem has no duality gap to show. Instead a certificate says how close the point is to a fixed point,
+whether a single swap or entry of a feature or a single move of a jump would lower the objective (and by how much), and
+how far the objective lies above that of the unrestricted binned fit, which no tables can beat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNRESTRICTED_ITERATIONS = 200
 
 
 class Certificate:
-    """Evidence about a solution; each part is computed when it is first asked for.
+    """Evidence about a solution; swap, shift, entry and unrestricted are computed on first access.
 
     Attributes
     ----------
@@ -39,15 +39,15 @@ class Certificate:
         Loss + ridge + jump cost of the solution.
     swap : tuple (Swap or None, float)
         The best swap of a used for an unused feature, and by how much it would lower the objective once refitted;
-        at most 0 if none would. A Newton step and a pass over the data for each used feature.
+        at most 0 if none would. Costs a Newton step and a pass over the data for each used feature.
     shift : tuple (Shift or None, float)
-        The best move of one jump between its neighbours, likewise. The five that promise most with all else held are
+        The best move of one jump between its neighbours, likewise. The five with the largest predicted gains are
         refitted.
     entry : tuple (Entry or None, float)
-        The unused feature that promises most, likewise, where the limit on the features leaves room for one. Tested
-        at one over the bound on the curvature, since a shorter step is a stricter selector.
+        The best entry of an unused feature, likewise, if the limit on the features leaves room for one. It is tested
+        at the step `Problem.entry_step`, since a shorter step is a stricter selector.
     unrestricted : float
-        Loss + ridge of the best tables without any limit, as far as a few hundred L-BFGS steps reach.
+        Loss + ridge of the best tables without any limit, as found by at most 200 L-BFGS iterations.
     gap : float
         objective - unrestricted: what all the limits together cost.
     """
@@ -110,7 +110,7 @@ class Certificate:
         root = np.sqrt(weights)
         root = root if self._point.f.ndim == 1 else root[:, None]
 
-        def value_and_gradient(coordinates):  # coordinates = f sqrt(w), in which the geometry is plain
+        def value_and_gradient(coordinates):  # coordinates = f sqrt(w), so that the norm is the plain one
             f = np.divide(
                 coordinates.reshape(self._point.f.shape), root, out=np.zeros(self._point.f.shape), where=root > 0
             )

@@ -12,15 +12,15 @@ from rbr.solvers.start import start_at
 
 
 def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:
-    """phi, the unit of the jump cost: the variance that is left when a good model has been taken out.
+    """phi, the unit of the jump cost: the variance that a good model leaves unexplained.
 
-    1 where the loss knows its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 rows: start
+    1 where the loss implies its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 rows: start
     with the dispersion around the constant model; fit at the default jump cost without limits, from zero; take the
-    dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by less than 5%, at most
-    four times. A place that was searched for has cost more than the number that stands there, so the code
-    length of the fit counts among its degrees of freedom, and a fit that spends more than half of the rows in this way
-    is not believed; else a small table fits its own noise, finds little left, and goes on to fit more. It depends on
-    data, loss and shapes, not on a step, a limit or a start.
+    dispersion around that fit, corrected for its degrees of freedom; repeat until it moves by at most 5%, at most
+    four times. Searching for the place of a jump uses up degrees of freedom beyond those of the fitted numbers, so the
+    code length of the fit is added to them, and a fit whose sum exceeds half the rows is discarded. Otherwise, on few
+    rows, a fit to noise would lower phi and so lead to a closer fit to noise in the next round. The estimate depends on
+    the data, the loss and the shapes, not on a step, a limit or a start.
     """
     if objective.loss.has_known_dispersion:
         return 1.0
@@ -29,7 +29,7 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     n = objective.n_total
     constant = start_at(Problem(objective, constraints, 0.0, 0.0), None)
     phi, candidates = objective.dispersion(constant[0]), None
-    options = RunOptions(max_iter=30, tol=1e-3, looks_at_all=False)
+    options = RunOptions(max_iter=30, tol=1e-3, searches_all_columns=False)
     for _ in range(objective.options.dispersion_rounds):
         problem = Problem(objective, constraints, 0.0, phi / n)
         candidates = Candidates(problem) if candidates is None else candidates

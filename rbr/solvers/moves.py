@@ -1,7 +1,7 @@
 """Changes of a fitted model that might lower the objective: a jump moved, a feature swapped, all pieces searched again.
 
-A proximal step changes everything a little; these change one thing a lot, and so leave local optima that no short step
-leaves. A move is only proposed here: whoever asks refits it and compares objectives.
+A proximal step changes everything a little; these moves change one thing a lot, and so can leave local optima that no
+short step leaves. Moves are only proposed here: the caller refits them and compares objectives.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rbr.solvers.refit import ridge, used_features
 
 
 def swaps(
-    problem: Problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE
+    problem: Problem, point: Point, labels: np.ndarray, step: float, excluded: np.ndarray = NONE
 ) -> Iterator[Proposal]:
-    """For each used feature, the least important first: the other feature that explains most in its place.
+    """For each used feature, the least important first: the unused feature that explains most in its place.
 
-    The others are refitted without it first, so that what it alone explained is there to be explained. A Newton step
-    and one pass over all columns, but for some that shall not enter, for each.
+    The others are first refitted without it, so that what it alone explained becomes unexplained again. Each swap costs
+    a Newton step and a pass over all columns except `excluded`, which may not enter.
     """
     constraints = problem.constraints
     squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
@@ -39,25 +39,25 @@ def swaps(
         f[bins], pieces[bins] = 0.0, -1
         removal = Proposal(None, f, point.support[point.support != out], pieces)
         without, pieces, _ = problem.improve(removal, point.intercept, step=step, n_newton=1, tol=0.0)
-        entered = _best_to_enter(problem, without, pieces, step, np.append(but_not, out))
+        entered = _best_to_enter(problem, without, pieces, step, np.append(excluded, out))
         if entered is not None:
             yield replace(entered, change=Swap(int(out), cast(Entry, entered.change).into))
 
 
 def entries(
-    problem: Problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray = NONE
+    problem: Problem, point: Point, labels: np.ndarray, step: float, excluded: np.ndarray = NONE
 ) -> Iterator[Proposal]:
-    """The unused feature that explains most beside the used ones, if any pays. One pass over all columns but some."""
-    entered = _best_to_enter(problem, point, labels, step, but_not)
+    """The unused feature that explains most beside the used ones, if any pays its cost; one pass over the columns."""
+    entered = _best_to_enter(problem, point, labels, step, excluded)
     if entered is not None:
         yield entered
 
 
 def _best_to_enter(
-    problem: Problem, point: Point, labels: np.ndarray, step: float, but_not: np.ndarray
+    problem: Problem, point: Point, labels: np.ndarray, step: float, excluded: np.ndarray
 ) -> Proposal | None:
-    """The entry of the unused feature whose table a step from zero makes worth most, if any."""
-    found = problem.best_to_enter(point, step, without=np.concatenate([point.support, but_not]))
+    """The entry of the unused feature that gains most by a proximal step from zero, if any gains."""
+    found = problem.best_to_enter(point, step, without=np.concatenate([point.support, excluded]))
     if not len(found.support):
         return None
     constraints, into = problem.constraints, int(found.support[0])
@@ -68,13 +68,13 @@ def _best_to_enter(
 
 
 def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np.ndarray) -> Proposal | None:
-    """The pieces of all used tables searched again, each with the others held; None if there are none to be searched.
+    """The pieces of all used tables searched again, each with the others held; None if no table can be searched.
 
     The proximal step searches in the geometry of the weights and with a bound on the curvature. Here every bin has its
-    own curvature: the loss is near a parabola in each (as in `shifts`), and the best pieces under it are a proximal
-    step of length 1 / H in the geometry h / H, with h the curvature summed by bin and H its total. So all jumps move,
-    come and go at once, where shifts move one in each table. `gradient` holds that of the used features; one pass over
-    their columns. For one output; tables of frequencies stay as they are.
+    own curvature: the loss is close to a parabola in each (as in `shifts`), and the best pieces under it are a proximal
+    step of length 1 / H in the geometry h / H, with h the curvature summed by bin and H its total. So all jumps can
+    move, appear and vanish at once, whereas `shifts` moves one in each table. `gradient` holds that of the used
+    features; one pass over their columns. For one output only; frequency tables stay as they are.
     """
     constraints = problem.constraints
     searched = point.support[constraints.flags("can_be_resegmented")[point.support]]
@@ -98,10 +98,10 @@ def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np
     promise = problem.cost(labels, point.support) - problem.cost(pieces, support)
     for sign, table in ((1.0, point.f[bins]), (-1.0, f[bins])):
         miss = table - target[bins]
-        # What all bins of a table have in common the intercept takes.
+        # The intercept absorbs what all bins of a table have in common.
         miss -= (np.bincount(tables, by_bin * miss) / np.maximum(np.bincount(tables, by_bin), 1e-300))[tables]
         promise += 0.5 * sign * float(by_bin @ miss**2)
-    # Searched in another geometry, they have mean zero there; give them mean zero here.
+    # The tables found have mean zero in the geometry of the curvature; centre them in that of the weights.
     means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
     f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
     promise += ridge(point.f, constraints.weights, problem.alpha) - ridge(f, constraints.weights, problem.alpha)
@@ -114,10 +114,10 @@ def shifts(
 ) -> Iterator[Proposal]:
     """Jumps moved to a better place between their neighbours: the best of each table together, then one by one.
 
-    With all else held, the loss is near a parabola in each bin of a table (bins are disjoint): target and weight
-    of a bin follow from its gradient and curvature. So the best place of one jump is a sum of two prefix fits.
-    `gradient` holds that of the used features; one pass over their columns for all moves. What promises less than half
-    of `least` is not proposed: a refit of all tables may gain as much again.
+    With all else held, the loss is close to a parabola in each bin of a table (bins are disjoint): the target and the
+    weight of a bin follow from its gradient and curvature. So the error for each place of a jump is the sum of the
+    errors of two prefix fits. `gradient` holds that of the used features; one pass over their columns for all moves.
+    A move that promises less than half of `least` is not proposed; a refit of all tables may double the promised gain.
     """
     constraints, objective = problem.constraints, problem.objective
     if not len(point.support):
@@ -150,7 +150,7 @@ def shifts(
 
 
 def _shifted(constraints, point: Point, labels: np.ndarray, together: list[Shift]) -> Proposal:
-    """The pieces after some shifts in different tables, and the nearest tables that have them."""
+    """The pieces after some shifts in different tables, and the nearest tables with these pieces."""
     f, pieces = point.f.copy(), labels.copy()
     for shift in together:
         j = shift.feature
@@ -158,7 +158,7 @@ def _shifted(constraints, point: Point, labels: np.ndarray, together: list[Shift
         values = f[table] if f.ndim == 1 else f[table, shift.output]
         column = pieces[table] if pieces.ndim == 1 else pieces[table, shift.output]
         low, high = sorted((shift.start, shift.stop))
-        # The bins in between go over to the piece on the other side.
+        # The bins between the two places change to the piece on the other side of the jump.
         column[low:high] = column[low - 1 if shift.stop > shift.start else high]
         weights = constraints.weights[table]
         args = weights, constraints.positions[table], constraints.shapes[j], constraints.missing[j]
@@ -168,7 +168,7 @@ def _shifted(constraints, point: Point, labels: np.ndarray, together: list[Shift
 
 
 def _better_places(target, weight, x, pieces) -> Iterator[tuple[float, int, int]]:
-    """(predicted decrease, jump, better place) of each jump that has a better place."""
+    """(predicted decrease, jump, better place) for each jump that has a better place."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(pieces)) + 1, [len(pieces)]])
     for before, start, after in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
         around = slice(before, after)
@@ -187,7 +187,7 @@ def _better_places(target, weight, x, pieces) -> Iterator[tuple[float, int, int]
 def _prefix_errors(u, w, x, is_line: bool) -> np.ndarray:
     """Weighted squared error of the best constant, or line, over the first 1, 2, … entries.
 
-    From running sums about the common mean, which keeps what cancels small: a promise, not a result.
+    From running sums about the common mean, which keeps cancellation small; accurate enough for a prediction.
     """
     u, x = u - w @ u / w.sum(), x - w @ x / w.sum()
     total, wu = np.cumsum(w), np.cumsum(w * u)
@@ -195,6 +195,6 @@ def _prefix_errors(u, w, x, is_line: bool) -> np.ndarray:
     if is_line:
         wx = np.cumsum(w * x)
         sxx, sxu = np.cumsum(w * x * x) - wx * wx / total, np.cumsum(w * x * u) - wx * wu / total
-        # Two positions that differ by rounding alone give no slope.
+        # Positions that differ only by rounding determine no slope.
         error -= np.divide(sxu * sxu, sxx, out=np.zeros_like(sxx), where=sxx > 1e-12 * total * np.max(x * x))
     return np.maximum(error, 0.0)

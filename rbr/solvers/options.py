@@ -1,4 +1,4 @@
-"""How far a run goes, and how it ended."""
+"""The options of a solver's run, and its end."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rbr.objective.protocol import Point
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What one run of a solver is told.
+    """The options of one run of a solver.
 
     step : the first step, or None for the natural one
     max_iter : iterations at most
-    tol : a step that changes the tables by at most tol * ||f||_w changes nothing; 0 never stops Algorithm 1
-    with_moves : whether single moves are tried where a step proposes nothing new
-    looks_at_all : whether columns outside the candidates are searched again once those offer no more
+    tol : a change of the tables by at most tol * ||f||_w counts as none; 0 never stops Algorithm 1
+    with_moves : whether single moves are tried when no step is accepted
+    searches_all_columns : whether columns outside the candidates are searched again once those offer no more
     """
 
     step: float | None = None
     max_iter: int = 200
     tol: float = 1e-5
     with_moves: bool = True
-    looks_at_all: bool = True
+    searches_all_columns: bool = True
 
 
 @dataclass(frozen=True, eq=False)

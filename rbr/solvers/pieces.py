@@ -2,8 +2,8 @@
 
 The tables with given pieces form a linear space. `piece_basis` gives each used table an orthonormal basis (in the
 geometry of the weights) of the part of that space with mean zero. So the unknowns of a refit are plain coordinates, a
-ridge penalty is alpha times the identity, and constants, lines, levels, frequencies and missing bins need no cases of
-their own.
+ridge penalty is alpha times the identity, and constants, lines, levels, frequencies and missing bins need no special
+cases.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TableBasis:
     """One table's space of pieces.
 
     basis : (n_bins, d) w-orthonormal tables of mean zero
-    groups : per bin, bins of a constant piece share a group; n_groups for a bin outside every piece
+    groups : the group of each bin; bins of a constant piece share one, and n_groups marks a bin outside every piece
     group_basis : (n_groups, d) the basis by group
     """
 
@@ -42,7 +42,7 @@ def piece_basis(labels, weights, positions, shape: int, has_missing: bool) -> Ta
 
 
 def coarsened(basis: TableBasis, labels: np.ndarray, weights: np.ndarray, most: int) -> TableBasis:
-    """The same tables, the bins of each line in at most `most` groups that have the mean of their bins' basis."""
+    """The same tables, with the bins of each line in at most `most` groups, whose basis is the mean over their bins."""
     bins = np.flatnonzero((labels >= 0) & (labels % 2 == 1))
     if not len(bins):
         return basis
@@ -51,7 +51,7 @@ def coarsened(basis: TableBasis, labels: np.ndarray, weights: np.ndarray, most: 
     rank = rank_in_run(lines)
     groups[bins] += rank * np.minimum(most, size) // size - rank
     kept, groups = np.unique(groups, return_inverse=True)
-    n_groups = len(kept) - bool(kept[-1] == len(basis.group_basis))  # the last may stand for "outside"
+    n_groups = len(kept) - bool(kept[-1] == len(basis.group_basis))  # the last may mean "outside every piece"
     # A group without weight takes the plain mean.
     weights = weights + 1e-300
     sums = np.zeros((len(kept), basis.basis.shape[1]))

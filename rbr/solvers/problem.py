@@ -56,14 +56,14 @@ class Problem:
         return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
 
     def dispersion_ratio(self, point: Point) -> float:
-        """The dispersion around a point over the one that the jump cost is paid in."""
+        """The dispersion around a point over phi, the unit of the jump cost."""
         objective = self.objective
         if self.constraints.jump_cost == 0 or objective.loss.has_known_dispersion:
             return 1.0
         return objective.dispersion(point) / max(self.scale * objective.n_total, 1e-300)
 
     def least_gain(self, value: float) -> float:
-        """What a change must gain with many rows, where trying it costs passes over all of them; 0 with few."""
+        """The least gain worth a trial: with many rows a trial costs passes over all of them; 0 with few rows."""
         if not self.objective.has_many_rows:
             return 0.0
         return min(self.options.least_gain * self.scale, self.options.least_relative_gain * abs(value))
@@ -74,7 +74,7 @@ class Problem:
     def is_flat(self) -> bool:
         """Whether the loss curves far less than its bound allows: rare classes, quantiles.
 
-        A step that is safe for the bound is then too short to tell which features and pieces pay.
+        A step that is safe for the bound is then too short to tell which features and pieces are worth their cost.
         """
         bound = self.objective.loss.curvature_bound()
         return bound is not None and self.options.flat * self.objective.constant_curvature < bound
@@ -83,7 +83,7 @@ class Problem:
     def entry_step(self) -> float:
         """The step at which features are tested one by one: 1 / curvature bound.
 
-        A loss without a bound, or far below it, lends its mean curvature at the constant model.
+        For a loss without a bound, or far below it, the mean curvature at the constant model takes its place.
         """
         bound = self.objective.loss.curvature_bound()
         return 1.0 / (self.objective.constant_curvature if bound is None or self.is_flat else bound)
@@ -118,7 +118,7 @@ class Problem:
         return found, norm(found.f - gradient.point.f, constraints.weights)
 
     def best_to_enter(self, point: Point, step: float, without: np.ndarray) -> Prox:
-        """The table of the one feature that a step from zero makes worth most, of all but some."""
+        """The table of the one feature outside `without` that gains most by a proximal step from zero."""
         gradient = self.screen.look_at(point)
         return gradient.step_of_others(
             self.constraints.with_max_features(1), step, self.scale, without, alpha=self.alpha, n_threads=self.n_threads
@@ -147,10 +147,10 @@ class Problem:
         target: float = np.inf,
         **until,
     ) -> tuple[Point, np.ndarray, float]:
-        """(point, labels, value) after a refit of a point within its pieces; given up far above a target.
+        """(point, labels, value) after a refit of a point within its pieces; it ends early if it cannot reach `target`.
 
-        `until` holds step, tol and enough of `refit`. A callable, so that nobody but the refit holds the point, and its
-        raw scores are gone when there are better ones.
+        `until` holds step, tol and enough of `refit`. `make_point` is a callable, so that only the refit holds a
+        reference to the point and its raw scores are freed at the first accepted step.
         """
         options = {"alpha": self.alpha, "max_newton": n_newton, "target": target - self.cost(labels, support), **until}
         point, labels = refit(self.objective, self.constraints, make_point(), labels, spaces=self._spaces, **options)

@@ -1,4 +1,4 @@
-"""What a move is, and what it proposes."""
+"""The kinds of single moves, and what a move or a search of pieces proposes."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Shift:
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Tables and pieces to refit, the change that made them, and by how much it promises to lower the objective."""
+    """Tables and pieces to refit, the move that made them, and the predicted decrease of the objective (`promise`)."""
 
     change: Swap | Entry | Shift | tuple[Shift, ...] | None
     f: np.ndarray
     support: np.ndarray
     labels: np.ndarray
     promise: float = np.nan
-    intercept_move: float = 0.0  # what the intercept will answer, to first order, if known
+    intercept_move: float = 0.0  # the change of the intercept to first order, if known
 
-    def pays(self, least: float) -> bool:
-        """Whether it promises half of what it must gain: a refit of all tables may gain as much again."""
+    def promises_enough(self, least: float) -> bool:
+        """Whether it promises at least half of what it must gain: a refit of all tables may double the gain."""
         return self.promise > 0 and 2 * self.promise >= least

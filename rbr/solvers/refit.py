@@ -27,11 +27,11 @@ def refit(
 ) -> tuple[Point, np.ndarray]:
     """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
 
-    Stops when a gradient step of the given size within the pieces would move the tables by at most
-    tol * ||f||_w, when twice the decrease that a Newton step promises would not reach the target for loss + ridge, or
-    when the next one can be expected to gain less than is `enough`.
-    Returns the point and its labels; monotone tables may have merged pieces. `spaces` holds what earlier refits have
-    left.
+    Stops when a gradient step of the given size within the pieces would move the tables by at most tol * ||f||_w, when
+    twice the decrease that a Newton step predicts would not reach the target for loss + ridge, or when the next Newton
+    step can be expected to gain less than `enough`.
+    Returns the point and its labels; monotone tables may have merged pieces. `spaces` holds the last space of earlier
+    refits, with its factored Hessian.
     """
     if not len(point.support):
         return point, labels
@@ -39,7 +39,7 @@ def refit(
     spaces = Spaces() if spaces is None else spaces
     last_descent = np.inf
     for _ in range(max_newton):
-        space = spaces.of(objective, constraints, point.support, labels)  # a new one where monotone pieces were merged
+        space = spaces.of(objective, constraints, point.support, labels)  # a new one if monotone pieces were merged
         gradient = objective.gradient(point, point.support) if point.gradient is None else point.gradient
         slope = space.coordinates(gradient) + alpha * space.coordinates(point.f)
         if step * np.linalg.norm(slope) <= tol * norm(point.f, constraints.weights):
@@ -48,11 +48,11 @@ def refit(
         if trial is None:
             break
         descent = value - trial[-1]
-        if descent > objective.options.slow * last_descent:
+        if descent > objective.options.slow_gain_ratio * last_descent:
             space.be_exact()
         last_descent = descent
         point, labels, value = trial
-        if objective.options.usual * descent < enough:
+        if objective.options.usual_gain_ratio * descent < enough:
             break
     return point, labels
 
@@ -60,7 +60,7 @@ def refit(
 def _descend(objective, constraints, point, labels, space, gradient, alpha, value, target):
     """(point, labels, value) after a Newton step, halved until the value falls; None if it does not.
 
-    Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss serves.
+    Where the loss is straight (quantile, Huber) the Hessian says little; then a parabola above the loss is tried.
     """
     used = bins_of(point.support, constraints.offsets)
     for majorize in (False, True):
@@ -85,7 +85,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
 
 def norm(f: np.ndarray, weights: np.ndarray) -> float:
     """||f||_w over all tables and classes."""
-    if f.ndim == 1:  # of many tables few are used
+    if f.ndim == 1:  # most tables are zero
         bins = np.flatnonzero(f)
         f, weights = f[bins], weights[bins]
     return float(np.sqrt(np.sum(weights * (f**2).T)))
@@ -97,7 +97,7 @@ def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
 
 
 def keep_monotone(constraints: BoundConstraints, f: np.ndarray, labels: np.ndarray, support: np.ndarray):
-    """Tables of a monotone shape pooled back to monotone, with the pieces that became equal merged."""
+    """Make the tables of a monotone shape monotone again by pooling, and merge the pieces that became equal."""
     signs = constraints.flags("monotone")
     monotone = support[signs[support] != 0]
     if not len(monotone):
@@ -131,7 +131,7 @@ def used_features(constraints: BoundConstraints, labels: np.ndarray) -> np.ndarr
 
 
 def settle_empty_levels(constraints: BoundConstraints, f: np.ndarray) -> np.ndarray:
-    """Bins of weight zero in a `levels` table take the level nearest zero, also after a refit moved the levels."""
+    """Give bins of weight zero in a `levels` table the level nearest zero, in place; a refit may have moved it."""
     for j in np.flatnonzero(constraints.flags("is_grouped")):
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
         empty = constraints.weights[bins] == 0

@@ -1,37 +1,38 @@
 """Safe screening: gradient columns of features that cannot enter are not even summed.
 
 What a proximal step makes of a feature at zero depends on its gradient g_j alone: on its norm ||P_zm g_j||_w, and on
-its net, the most that a table of allowed pieces gains after it has paid. Both are suprema of inner products
-<g_j, u>_w, so they change slowly with g_j, and g_j changes slowly with the residual r: bin means contract. With v the
-row weights (sum 1), D = sqrt(sum_i v_i (r_i - r'_i)^2) and x_j = D max_k sqrt(m_jk / w_jk), m_jk the share of bin k
-in v (x_j = D for `counts` weights), the norm at r is at most G + x_j, G the norm at r'.
+its net, the largest gain of a table of allowed pieces less the cost of the pieces. Both are suprema of inner products
+<g_j, u>_w, so they change slowly with g_j, and g_j changes slowly with the residual r, since taking bin means is a
+contraction. With v the row weights (sum 1), D = sqrt(sum_i v_i (r_i - r'_i)^2) and x_j = D max_k sqrt(m_jk / w_jk),
+m_jk the share of bin k in v (x_j = D for `counts` weights), the norm at r is at most G + x_j, G being the norm at r'.
 
-For the net let G_d be the norm of the best table of code length d, and V_q = max_d (G_d^2 / 2 - q d) the net over the
+For the net, let G_d be the norm of the best table of code length d, and V_q = max_d (G_d^2 / 2 - q d) the net over the
 squared step at r' and at a price q. No G_d changes by more than x_j, so at r and a price of q' >= q the net is at most
 
     max_d (G_d + x_j)^2 / 2 - q' d    <=    V_q + G x_j + x_j^2 / 2                            since G_d <= G, and also
                                       <=    (1 + t) V_q + (1 + 1 / t) x_j^2 / 2                for 0 < t <= q' / q - 1,
 
-by 2 G_d x_j <= t G_d^2 + x_j^2 / t. The second is the better one where many pieces together have a large norm but
-cannot pay; for it nets are taken at a somewhat lower price than is asked (CAUTIOUS). Without a price q = 0, every t is
-allowed, and the best one gives (sqrt(2 V_0) + x_j)^2 / 2: the norm of P_L P_zm g_j, which is a supremum itself. The
-naive rule, the norm of the chosen table + x_j, is wrong: another number of pieces may overtake the chosen one. Greedy
-searches obey none of this; for them the norm before the search is all there is.
+by 2 G_d x_j <= t G_d^2 + x_j^2 / t. The second is the better one where many pieces together have a large norm but are
+not worth their cost; to use it, nets are computed at a somewhat lower price than the current one
+(SCREENING_PRICE_FACTOR). Without a price, q = 0, every t is allowed, and the best one gives (sqrt(2 V_0) + x_j)^2 /
+2, where sqrt(2 V_0) is the norm of P_L P_zm g_j, itself a supremum. The naive rule, the norm of the chosen table +
+x_j, is wrong: another number of pieces may overtake the chosen one. Greedy searches satisfy none of these bounds; for
+them only the norm before the search can be used.
 
-What is remembered of a feature is (G, V) at the residual where it was last read and its drift since: the sum of D along
-the iterates, by the triangle inequality. So one vector of the last iterate's residuals is kept and no others. A point
-aside from the path (a swap that is tried) adds its own distance for as long as it is looked at.
+For each feature, (G, V) at the residual where it was last read is kept, and its drift since: the sum of D along the
+iterates, by the triangle inequality. So only the residuals of the last iterate are kept. A point off the path of the
+iterates (a swap that is tried) adds its own distance while it is examined.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rbr.constraints import CAUTIOUS, BoundConstraints, Prox, Unread
+from rbr.constraints import SCREENING_PRICE_FACTOR, BoundConstraints, Prox, Unread
 from rbr.objective.protocol import Handle, Objective, Point
 
-# A sum by bin is off by far less than this part of the residual's norm, and a net by less of the squared norm; bounds
-# are raised by it, so that rounding cannot make them wrong.
+# Rounding changes a sum by bin by far less than this part of the residual's norm, and a net by less than this part of
+# the squared norm. Bounds are raised by it, so that rounding cannot make them wrong.
 ROUNDING = 1e-9
 
 
@@ -41,20 +42,20 @@ class Screen:
     def __init__(self, objective: Objective, constraints: BoundConstraints):
         self.objective = objective
         self.stretch = np.sqrt(objective.tables.stretch)
-        # Where it does not pay every column is read at every step; the iterates are the same to the bit.
-        self.pays = objective.screening_pays
+        # Without screening every column is read at every step; the iterates are the same to the bit.
+        self.is_enabled = objective.screening_is_faster
         self.exact_search = not constraints.greedy
         shape = objective.n_outputs, objective.tables.n_tables
         self.norms = np.full(shape, np.inf)
         self.nets = np.full(shape, np.inf)
-        self.prices = np.full(shape[1], np.inf)  # over the squared step, where the nets were taken
+        self.prices = np.full(shape[1], np.inf)  # at which the nets were computed, over the squared step
         self.drift = np.zeros(shape)
         self.residuals: Handle | None = None
 
     def move_to(self, point: Point) -> ScreenedGradient:
-        """The gradient at the next iterate; all that is known of features drifts by the change of the residual."""
+        """The gradient at the next iterate; the change of the residual adds to every feature's drift."""
         gradient = ScreenedGradient(self, point, is_on_path=True)
-        if self.pays:
+        if self.is_enabled:
             if self.residuals is not None:
                 self.drift += self._distance(gradient)
             self.residuals = gradient.residuals
@@ -62,32 +63,32 @@ class Screen:
         return gradient
 
     def look_at(self, point: Point) -> ScreenedGradient:
-        """The gradient at a point beside the path; nothing is remembered of it."""
+        """The gradient at a point off the path of the iterates; nothing is remembered of it."""
         gradient = ScreenedGradient(self, point, is_on_path=False)
         gradient.drift = self.drift + (np.inf if self.residuals is None else self._distance(gradient))
         return gradient
 
     def _distance(self, gradient: ScreenedGradient) -> np.ndarray:
-        """D for each output, and what rounding may add to it."""
+        """D for each output, with a margin for rounding."""
         return self.objective.drift(gradient.residuals, self.residuals, ROUNDING)[:, None]
 
     def forget(self, features: np.ndarray) -> None:
-        """Nothing is known of these."""
+        """Discard what is known of these features."""
         self.norms[:, features], self.nets[:, features], self.prices[features] = np.inf, np.inf, np.inf
 
     def remember(self, norms: np.ndarray, features: np.ndarray) -> None:
-        """The norms of the gradients of features at zero, read at the last iterate."""
+        """Store the norms of the gradients of features at zero, read at the last iterate."""
         self.forget(features)
         self.norms[:, features], self.drift[:, features] = norms[:, features], 0.0
 
     def remember_nets(self, nets: np.ndarray, features: np.ndarray, price: float) -> None:
-        """Nets taken at the last iterate; those at the lower price hold for more steps."""
+        """Store nets computed at the last iterate, unless those stored are at a lower price and so hold for longer."""
         features = features[price <= self.prices[features]]
         self.nets[:, features], self.prices[features] = np.maximum(nets[:, features], 0.0), price
 
     def bounds(self, drift: np.ndarray, price: float) -> tuple[np.ndarray, np.ndarray]:
         """For features at zero, upper bounds on the norm of the gradient and on the net over the squared step."""
-        # An unknown feature has infinite norms; infinity times a drift of zero is no number, and no bound.
+        # An unknown feature has an infinite norm; infinity times a drift of zero is NaN, which counts as no bound.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             x, nets = self.stretch * drift, self.nets
             norms = (self.norms + x) * (1 + ROUNDING)
@@ -115,7 +116,7 @@ class ScreenedGradient:
         self._remembered = np.zeros_like(self.is_read)
 
     def read(self, tables: np.ndarray) -> None:
-        """Sum the columns of those tables that were not summed before."""
+        """Sum the columns of those of the tables that have not been summed yet."""
         tables = np.asarray(tables, dtype=np.int64)
         tables = tables[~self.is_read[tables]]
         if not len(tables):
@@ -142,14 +143,14 @@ class ScreenedGradient:
     def step_of_others(
         self, constraints: BoundConstraints, step: float, scale: float, without: np.ndarray, *, alpha=0.0, n_threads=1
     ) -> Prox:
-        """The proximal step from zero of all features but some, whose tables are zero in the result."""
+        """The proximal step from zero of all features except `without`, whose tables are zero in the result."""
         constraints = constraints.excluding(without)
         return self._prox(constraints, step, scale, alpha, n_threads, np.zeros(0, dtype=np.int64), 0.0)
 
     def _prox(self, constraints, step, scale, alpha, n_threads, used, f) -> Prox:
         shrunk = step / (1.0 + step * alpha)
         price = constraints.prices(1.0, scale)[0] / shrunk
-        if not self.screen.pays:
+        if not self.screen.is_enabled:
             self.read(np.flatnonzero(~constraints.excluded))
             return constraints.prox(f - step * self.values, step, scale, alpha=alpha, n_threads=n_threads)
         norms, nets = self.screen.bounds(self.drift, price)
@@ -176,5 +177,5 @@ class ScreenedGradient:
         self.screen.remember(unread.found_norms / step, np.flatnonzero(new))
         self._remembered |= new
         searched = unread.searched[at_zero[unread.searched]]
-        self.screen.remember_nets(unread.found_nets / step**2, searched, CAUTIOUS * price)
+        self.screen.remember_nets(unread.found_nets / step**2, searched, SCREENING_PRICE_FACTOR * price)
         self.screen.forget(self.point.support)

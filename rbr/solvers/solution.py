@@ -1,4 +1,4 @@
-"""What a fit returns, and the rows that it records on its way."""
+"""The result of a fit, and the record of its iterations."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Iteration:
     step: float
     support: np.ndarray
     residual: float  # how far the tables are from those that are proposed next
-    columns: int  # gradient columns that were summed to propose the next one
-    passes: float  # over all columns of the codes, so far
+    columns: int  # gradient columns that were summed to propose the next tables
+    passes: float  # full passes over the codes so far
     seconds: float
 
 
@@ -112,17 +112,17 @@ class Solution:
 
     @property
     def work(self) -> Work:
-        """What was done on the way, in columns of all rows, gradients and Newton steps."""
+        """Counts of the work done: columns read (over all rows), gradients and Newton steps."""
         return self.problem.objective.work
 
     @property
     def n_passes(self) -> float:
-        """Full passes over the codes: columns read over columns there are."""
+        """Full passes over the codes: columns read over number of columns."""
         return self.problem.objective.n_passes
 
     @cached_property
     def certificate(self) -> Certificate:
-        """How good the answer is; computed when first asked for, by a few passes over the data."""
+        """How good the solution is; its parts are computed on first access, by passes over the data."""
         return Certificate(self.problem, self.point, self.labels, self.step_size, self.residual)
 
 
@@ -133,12 +133,12 @@ class Recorder:
         self, problem: Problem, verbose: int = 0, callback: Callable[[Iteration], bool | None] | None = None, rows=None
     ):
         self.problem, self.verbose, self.callback = problem, verbose, callback
-        self.rows = problem.objective if rows is None else rows  # whose columns are counted
+        self.rows = problem.objective if rows is None else rows  # the objective whose passes are counted
         self.history: list[Iteration] = []
         self.start = time.perf_counter()
 
     def record(self, point: Point, labels: np.ndarray, step: float, residual: float, columns: int) -> bool:
-        """Whether the callback asks to stop."""
+        """Add a row to the history; returns whether the callback asks to stop."""
         row = Iteration(
             index=len(self.history),
             loss=point.loss,

@@ -1,8 +1,8 @@
 """Newton steps in the coordinates of given pieces.
 
-With the features and pieces held fixed a fit is a smooth problem of few numbers. The Hessian is built from a
-cross-tabulation of the curvature over merged bins when the support is small, and is applied by passes over the used
-columns (conjugate gradients) when it is large.
+With the features and pieces held fixed, a fit is a smooth problem in few unknowns. The Hessian is built from a
+cross-tabulation of the curvature over merged bins if the support is small, and applied by passes over the used columns
+(conjugate gradients) if it is large.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Inverse = Callable[[np.ndarray], np.ndarray]
 
 
 class SpaceTable(NamedTuple):
-    """A table of one class in a space: its index, basis, bins, and where its coordinates stand in the class's."""
+    """A table of one class in a space: its index, basis, bins, and where its coordinates are among the class's."""
 
     table: int
     basis: TableBasis
@@ -43,7 +43,7 @@ class Space:
         self.accuracy = objective.accuracy(len(self.classes[0]), self._n_groups(0), int(self.starts[-1]))
         self._merged: dict[int, tuple[Handle, list[TableBasis], np.ndarray]] = {}
         self._rough_inverse: tuple[Inverse, Handle] | None = None
-        self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, where known
+        self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, if known
 
     def _tables_of(self, constraints: BoundConstraints, labels: np.ndarray) -> list[SpaceTable]:
         tables, first = [], 0
@@ -65,7 +65,7 @@ class Space:
         return is_same and np.array_equal(self.labels, labels)
 
     def be_exact(self) -> None:
-        """From now on the Hessian is that of all rows and bins."""
+        """Build the Hessian from all rows and bins from now on."""
         if self.accuracy.is_rough:
             self.accuracy, self._merged = EXACT, {}
 
@@ -86,7 +86,7 @@ class Space:
         return np.concatenate([np.zeros(0), *parts])
 
     def tables(self, coordinates: np.ndarray) -> np.ndarray:
-        """The tables with given coordinates."""
+        """The tables with the given coordinates."""
         out = self.objective.zero_tables()
         columns = out[:, None] if out.ndim == 1 else out
         for c, tables in enumerate(self.classes):
@@ -96,14 +96,14 @@ class Space:
         return out
 
     def intercept_move(self, move: np.ndarray) -> float:
-        """What the intercept will answer to a move of the tables, to first order; 0 where that is not known."""
+        """The change of the intercept after a move of the tables, to first order; 0 if it is not known."""
         return 0.0 if self._curvature_shares is None else -float(self._curvature_shares @ move)
 
     # Newton steps ---------------------------------------------------------------------------------------------
 
     @cached_property
     def _is_small(self) -> list[bool]:
-        """For each class, whether its Hessian is built and factored."""
+        """For each class, whether its Hessian is small enough to be built and factored."""
         n_unknowns, options = np.diff(self.starts), self.objective.options
         return [
             len(self.classes[c]) <= options.max_dense_features
@@ -113,9 +113,12 @@ class Space:
         ]
 
     def newton_move(self, point: Point, gradient: np.ndarray, alpha: float, majorize: bool) -> np.ndarray | None:
-        """Minus the inverse Hessian times the gradient, as tables. Majorized: of a parabola above the loss, if any."""
+        """Minus the inverse Hessian times the gradient, as tables; None if majorized and no parabola lies above.
+
+        Majorized: the Hessian is that of parabolas above the loss.
+        """
         is_dense = self.n_classes == 1 and self._is_small[0]
-        # Where the built Hessian only preconditions, all rows are needed all the same.
+        # If the built Hessian is only a preconditioner, the curvature of all rows is needed anyway.
         curvature = self.objective.curvature(point, majorize, self.accuracy if is_dense else EXACT)
         if curvature is None:
             return None
@@ -134,14 +137,14 @@ class Space:
         return self.tables(-conjugate_gradients(hessian_times, apply_inverses, gradient, tol=tol, max_iter=max_iter))
 
     def _rough_newton(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
-        """The inverse of a rough Hessian: the last one for as long as it serves."""
-        if self._rough_inverse is None or not self.objective.still_serves(curvature, self._rough_inverse[1]):
+        """The inverse of a rough Hessian; the last one is used again while the curvature has hardly changed."""
+        if self._rough_inverse is None or not self.objective.can_reuse_hessian(curvature, self._rough_inverse[1]):
             inverse = _invert(*self._rough_hessian(point, curvature), alpha)
             self._rough_inverse = inverse, curvature
         return self._rough_inverse[0]
 
     def _inverses(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
-        """r -> the inverses of the classes' own Hessians, or of the tables' own blocks where those are large."""
+        """r -> r times the inverse of each class's own Hessian, or of its tables' own blocks if that is large."""
         starts, inverses = self.starts, []
         by_bin = None
         for c in range(self.n_classes):
@@ -156,7 +159,7 @@ class Space:
         return lambda r: np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
     def _merged_columns(self, c: int) -> tuple[Handle, list[TableBasis], np.ndarray]:
-        """(merged columns of a class, bases of its tables over the groups, offsets of those); kept between steps."""
+        """(merged columns of a class, bases of its tables over the groups, groups' offsets); kept between steps."""
         if c not in self._merged:
             tables = self.classes[c]
             labels = self.labels if self.labels.ndim == 1 else self.labels[:, c]
@@ -175,7 +178,7 @@ class Space:
         return self._merged[c]
 
     def _in_coordinates(self, hessian: Hessian, bases: list[TableBasis], offsets: np.ndarray):
-        """(Hessian in the coordinates of one class, its coupling with the intercept, that of the intercept alone)."""
+        """(Hessian in the coordinates of one class, its coupling with the intercept, the intercept's own entry)."""
         group_bases = [basis.group_basis for basis in bases]
         between = _between(group_bases, hessian.matrix, offsets)
         return between, _of_groups(group_bases, hessian.coupling, offsets), hessian.total
@@ -185,18 +188,19 @@ class Space:
         return self._in_coordinates(self.objective.hessian(point, columns, curvature, c), bases, offsets)
 
     def _rough_hessian(self, point: Point, curvature: Handle) -> tuple[np.ndarray, np.ndarray, float]:
-        """As the exact one, to a few percent; but each table's own block is that of all rows and bins.
+        """The Hessian to a few percent, with each table's own block exact.
 
-        Bins are disjoint, so the curvature by bin gives it: a scaling of the table's coordinates from both sides.
+        A table's bins are disjoint, so its own block follows from the curvature of all rows by bin; the rough Hessian
+        is scaled from both sides in the table's coordinates to have it.
         """
         columns, bases, offsets = self._merged_columns(0)
         found = self.objective.hessian(point, columns, curvature)
         hessian, coupling, total = self._in_coordinates(found, bases, offsets)
-        by_bin = cast(np.ndarray, found.by_bin)  # a rough Hessian has it
+        by_bin = cast(np.ndarray, found.by_bin)  # a rough Hessian always has it
         self._curvature_shares = by_bin / max(total, 1e-300)
         for t, basis in zip(self.classes[0], bases, strict=True):
             if basis is t.basis:
-                continue  # no bins of its lines were taken together
+                continue  # none of its bins were merged
             own = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
             stretch = _root(own) @ np.linalg.inv(_root(hessian[t.where, t.where]))
             hessian[t.where] = stretch @ hessian[t.where]
@@ -205,7 +209,7 @@ class Space:
         return hessian, coupling, total
 
     def _invert_blocks(self, c: int, by_bin: np.ndarray, alpha: float) -> Inverse:
-        """r -> B^-1 r, B the tables' own blocks of the Hessian of one class."""
+        """r -> B^-1 r, where B holds the tables' own blocks of the Hessian of one class."""
         tables, blocks = self.classes[c], []
         for t in tables:
             block = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
@@ -220,20 +224,20 @@ class Space:
 
 
 class Spaces:
-    """The last space of pieces: a fit often comes back to it, and what was factored there may still serve."""
+    """Keeps the last space: a fit often returns to the same pieces, and can use what was factored for them again."""
 
     def __init__(self):
         self._last: Space | None = None
 
     def of(self, objective, constraints, support, labels) -> Space:
         if self._last is None or not self._last.is_of(objective, constraints, labels):
-            self._last = None  # its codes are gone before there are new ones
+            self._last = None  # free its merged codes before the new ones are made
             self._last = Space(objective, constraints, support, labels)
         return self._last
 
 
 def _between(bases: list[np.ndarray], matrix: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """basis' matrix basis, all tables' bases side by side."""
+    """basis' matrix basis, for the bases of all tables side by side."""
     pairs = list(zip(bases, offsets[:-1], offsets[1:], strict=True))
     across = np.concatenate([basis.T @ matrix[first:last] for basis, first, last in pairs])
     hessian = np.concatenate([across[:, first:last] @ basis for basis, first, last in pairs], axis=1)
@@ -241,13 +245,13 @@ def _between(bases: list[np.ndarray], matrix: np.ndarray, offsets: np.ndarray) -
 
 
 def _of_groups(bases: list[np.ndarray], by_group: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """basis' by_group, all tables' bases side by side."""
+    """basis' by_group, for the bases of all tables side by side."""
     pairs = zip(bases, offsets[:-1], offsets[1:], strict=True)
     return np.concatenate([basis.T @ by_group[first:last] for basis, first, last in pairs])
 
 
 def _root(block: np.ndarray) -> np.ndarray:
-    """A lower triangular L with L L' = block; where the block is singular, of one a little larger."""
+    """A lower triangular L with L L' = block, the diagonal raised a little so that a singular block has one."""
     diagonal = np.diag_indices_from(block)
     block = block.copy()
     block[diagonal] += 1e-10 * max(block[diagonal].mean() if len(block) else 0.0, 1e-300)
@@ -255,7 +259,7 @@ def _root(block: np.ndarray) -> np.ndarray:
 
 
 def _invert(hessian: np.ndarray, coupling: np.ndarray, total: float, alpha: float) -> Inverse:
-    """r -> H^-1 r by Cholesky's factors, after the intercept is eliminated; the Hessian is used up."""
+    """r -> H^-1 r by a Cholesky factor, with the intercept eliminated; the Hessian is overwritten."""
     if total > 0:
         hessian -= np.outer(coupling, coupling) / total
     floor = 1e-12 * max(np.trace(hessian) / len(hessian), 1e-300)

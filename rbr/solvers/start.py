@@ -18,7 +18,7 @@ Start = Callable[[], tuple[Point, np.ndarray]]
 
 
 def start_at(problem: Problem, warm_start, intercept=None) -> tuple[Point, np.ndarray]:
-    """The point of the zero tables, or of given tables brought into the constraint set; near an intercept if known."""
+    """The point of the zero tables, or of given tables projected to the constraint set; `intercept` is a guess."""
     objective, bound = problem.objective, problem.constraints
     tables = objective.zero_tables()
     if warm_start is None:
@@ -27,18 +27,18 @@ def start_at(problem: Problem, warm_start, intercept=None) -> tuple[Point, np.nd
     if given.shape != tables.shape:
         raise ValueError(f"warm_start has shape {given.shape}; the tables have shape {tables.shape}")
     given = check_vector(given.ravel(), given.size, "warm_start").reshape(given.shape)
-    # A step this short leaves tables as they are, and describes them by no more pieces than they have.
+    # A step this short leaves feasible tables as they are, with no more pieces than they have.
     found = bound.prox(given, 1e-9 * problem.natural_step, problem.scale, n_threads=problem.n_threads)
     return objective.point(found.f, found.support, intercept), found.labels
 
 
 def start_on_sample(problem: Problem, step: float | None) -> tuple[Point, np.ndarray] | None:
-    """Where a fit on one row in sixteen ends (which may itself start on one in sixteen of those), or None.
+    """The end of a fit on one row in sixteen (which may itself start on one in sixteen of those), or None.
 
-    On the sample the jump cost is that of its own number of rows: at the price of all rows noise would look worth
-    having. Nothing is found where the objective has no sample that would do, or where it beats no constant model on all
-    rows; nor where pieces that suit the sample could not be searched again on all rows (classes), or where the bins of
-    a sample do not weigh the same, as frequencies demand.
+    The jump cost is that of the sample's own number of rows; at the lower price of all rows the fit would follow noise.
+    None if the objective has no usable sample, if the result is no better than the constant model on all rows,
+    with several outputs, whose pieces could not be searched again on all rows, and with frequency tables, whose bins
+    must have equal weights, which they do not in a sample.
     """
     from rbr.solvers.auto import run_auto
 

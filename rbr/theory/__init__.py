@@ -1,9 +1,9 @@
-"""The quantities of the paper's theory, computed: how its sets, designs and iterations in fact behave.
+"""The quantities of the paper's theory, computed numerically for its sets, designs and iterations.
 
-Everything here speaks the paper's language: beta in the plain norm, X_bin with the entries sqrt(b_j / n), and squared
-loss with the gradient X_bin' (X_bin beta - y). In rbr's own language beta^j is the table f_j times sqrt(n / b_j), and
-the weights are uniform. Where a supremum over a set that is not convex is asked for, a search finds a lower bound of it
-and says so; where a bound from above is cheap, it stands beside it.
+Everything here uses the paper's notation: beta in the plain norm, X_bin with the entries sqrt(b_j / n), and squared
+loss with the gradient X_bin' (X_bin beta - y). In the rest of rbr, beta^j is the table f_j times sqrt(n / b_j), and the
+weights are uniform. Where the theory has a supremum over a non-convex set, a search finds a lower bound of it, and the
+docstring says so; where an upper bound is cheap, it is returned as well.
 
 cones         C and C - C, exact projections onto both, Gaussian complexity (definition and bound of appendix D)
 designs       regular and binomial designs, the law of a row (appendix E), the coupling of the two

@@ -287,7 +287,7 @@ def _knapsack(gains: np.ndarray, budget: int) -> np.ndarray:
     """How many units each item takes so that the gains are largest: gains[u, j] for u units, sum of units <= budget."""
     n_choices, n_items = gains.shape
     if n_items > (n_choices - 1) * budget > 0:
-        # Among the `budget` best of a column one is always free for an item that is not among them: it never gets in.
+        # An item outside the `budget` best for its number of units can be left out: one of those is always unused.
         hopeful = np.unique(np.argsort(-gains[1:], axis=1, kind="stable")[:, :budget])
         units = np.zeros(n_items, dtype=np.int64)
         units[hopeful] = _knapsack(gains[:, hopeful], budget)

@@ -4,8 +4,9 @@ The gradient of squared loss is linear, so with mu_R = 1 the condition reads
 
     |<v, M z>| <= eps_R ||v|| ||z||    for v and z in C - C,    M = I - X_bin' X_bin.
 
-For a fixed z the best v is exact: it is the direction of P_{C - C}(M z), whose norm is the value attained. Taking turns
-never lowers the value, so every start ends in a local maximum, and the best of them is a lower bound of eps_R.
+For a fixed z the best v is known exactly: it is the direction of P_{C - C}(M z), whose norm is the value attained.
+Optimising v and z in turn never lowers the value, so every start ends in a local maximum, and the best of these is a
+lower bound of eps_R.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from rbr.theory.cones import Cone
 
 @dataclass(frozen=True)
 class GradientCorrelation:
-    """What a search for eps_R found; all of it bounds eps_R from below.
+    """The result of a search for eps_R; all values but `unrestricted` are lower bounds of eps_R.
 
     Attributes
     ----------
     value : float
-        The largest |<v, M z>| seen over unit vectors of C - C: eps_R is at least this.
+        The largest |<v, M z>| found over unit vectors of C - C.
     random_pairs : float
         The largest over random v and z.
     random_starts : float
@@ -55,7 +56,7 @@ def gradient_correlation(
     tol: float = 1e-5,
     random_state: int | np.random.Generator | None = None,
 ) -> GradientCorrelation:
-    """eps_R of squared loss over C - C (paper, definition 3.1), from below, by random and adversarial search.
+    """A lower bound of eps_R of squared loss over C - C (paper, definition 3.1), by random and adversarial search.
 
     Parameters
     ----------
@@ -65,12 +66,12 @@ def gradient_correlation(
     step_size : float
         mu_R.
     n_starts : int
-        Random starts; as many more begin in the pairs of features that are coupled most strongly, and one in the
-        leading eigenvector of M.
+        Number of random starts; as many more start from the pairs of features that are coupled most strongly, and one
+        from the leading eigenvector of M.
     max_rounds : int
-        The most turns of one start.
+        The largest number of turns of one start.
     tol : float
-        A start ends when a turn raises its value by less than this part.
+        A start ends when a turn raises its value by at most this fraction.
     random_state : int, numpy.random.Generator or None
 
     Examples
@@ -115,14 +116,14 @@ def gradient_correlation(
                 best_value, best_v, best_z = value, v, z
             if value <= previous * (1 + tol):
                 break
-            z = v  # M is symmetric: v is the next one whose partner is sought
+            z = v  # M is symmetric, so v and z change places
     return GradientCorrelation(
         best_value, float(random_pairs), random_starts, float(np.abs(eigenvalues).max(initial=0.0)), best_v, best_z
     )
 
 
 def _gradient_defect(design: BinnedMatrix, cone: Cone, step_size: float) -> np.ndarray:
-    """M = I - mu X_bin' X_bin on the zero-mean subspace, and zero across it."""
+    """M = I - mu X_bin' X_bin restricted to the zero-mean subspace, and zero on its complement."""
     if not np.array_equal(design.n_bins, cone.n_bins):
         raise ValueError(
             f"cone has the bins {list(cone.n_bins)}, design has {design.n_bins.tolist()}; they must be the same"
@@ -136,7 +137,7 @@ def _gradient_defect(design: BinnedMatrix, cone: Cone, step_size: float) -> np.n
 
 
 def _coupled_pairs(defect: np.ndarray, cone: Cone, n_pairs: int) -> list[np.ndarray]:
-    """Leading eigenvectors of M on the pairs of features whose blocks of M are largest."""
+    """The leading eigenvector of M restricted to each of the pairs of features whose blocks of M are largest."""
     squares = np.add.reduceat(np.add.reduceat(defect**2, cone.offsets[:-1], axis=0), cone.offsets[:-1], axis=1)
     first, second = np.triu_indices(cone.n_features, k=1)
     strongest = np.argsort(-squares[first, second], kind="stable")[:n_pairs]

@@ -1,8 +1,8 @@
 """Random designs under the paper's assumption 3.1, the law of one row, and the coupling of the two binnings.
 
 Under assumption 3.1 the ranks of independent continuous features are independent uniform permutations. Regular binning
-then deals n / b_j rows to each bin in a random order, and binomial binning gives every entry a uniform bin of its own
-(paper, theorem E.3); so codes are drawn directly, without numbers that would only be ranked.
+then deals n / b_j rows to each bin in a random order, and binomial binning draws the bin of every entry independently
+and uniformly (paper, theorem E.3). So codes are drawn directly, without drawing numbers only to rank them.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def moment_norm(values: ArrayLike, probabilities: ArrayLike | None = None) -> fl
     Parameters
     ----------
     values : array
-        What the random variable x can be.
+        The values that the random variable x can take.
     probabilities : array, optional
-        How likely; by default all are equally likely.
+        Their probabilities; by default all are equal.
 
     Examples
     --------
@@ -101,12 +101,12 @@ def moment_norm(values: ArrayLike, probabilities: ArrayLike | None = None) -> fl
     largest = values.max(initial=0.0)
     if largest == 0:
         return 0.0
-    # (E |x|^q)^(1/q) <= max |x|, so beyond some q nothing can win; ratios to the largest value never overflow.
+    # (E |x|^q)^(1/q) <= max |x|, so large q cannot attain the supremum; ratios to the largest value never overflow.
     norms = [largest * np.sum(weights * (values / largest) ** q) ** (1 / q) / np.sqrt(q) for q in _ORDERS]
     return float(max(norms))
 
 
-# Orders of the moments that are tried, 2 % apart. The worst one is near 2 m log b for a row of m blocks of b bins.
+# Orders q of the moments that are tried, 2% apart. The supremum is near q = 2 m log b for a row of m blocks of b bins.
 _ORDERS = np.geomspace(1.0, 1000.0, 350)
 
 
@@ -119,7 +119,7 @@ def worst_row_direction(n_bins: int, random_state: int | np.random.Generator | N
     Returns
     -------
     value : float
-        The norm, from below: a search over directions.
+        A lower bound of the norm, from a search over directions.
     direction : array of shape (n_bins,)
         A unit vector of mean zero.
 
@@ -203,10 +203,11 @@ def largest_stretch(
     max_rounds: int = 30,
     random_state: int | np.random.Generator | None = None,
 ) -> tuple[float, float]:
-    """max ||(B - S) v|| over unit v with at most s_G non-zero blocks (paper, theorem E.5), from both sides.
+    """max ||(B - S) v|| over unit v with at most s_G non-zero blocks (paper, theorem E.5), from below and above.
 
     From below: ascent v <- P_G(D' D v), D = B - S, from random blocks and from the blocks of the largest norm. From
-    above: sqrt(s_G) max_j ||D^j|| (paper, lemma E.6), or the square root of the sum over the s_G largest ||D^j||^2.
+    above: the square root of the sum of the s_G largest ||D^j||^2, which is at most the paper's sqrt(s_G) max_j ||D^j||
+    (lemma E.6).
 
     Parameters
     ----------
@@ -220,7 +221,7 @@ def largest_stretch(
     Returns
     -------
     found, bound : float
-        The largest value seen, and a bound that no v exceeds; equal for s_G = 1.
+        The largest value found, and a bound that no v exceeds; equal for s_G = 1.
 
     Examples
     --------

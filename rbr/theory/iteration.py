@@ -1,8 +1,8 @@
 """Algorithm 1 as the paper analyses it: squared loss, from zero, fixed step, no intercept; its rate and its floor.
 
-`rbr.solve(solver="algorithm1")` refits an intercept at every step. The theorems have none, and on a binomial design,
-where X_bin beta has not the mean zero exactly, that is another iteration; so it is written out here, in the paper's own
-letters.
+`rbr.solve(solver="algorithm1")` refits an intercept at every step. The theorems have no intercept, and on a binomial
+design, where the mean of X_bin beta is not exactly zero, that makes a different iteration. So the paper's iteration is
+written out here, in its own notation.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def estimation_errors(
 
 
 def linear_rate(errors: ArrayLike, resolution: float = 1e-8) -> float:
-    """The factor by which an error falls in a step: the geometric mean from the start to `resolution` times the start.
+    """The factor by which an error falls in a step: the geometric mean until it is `resolution` times the first error.
 
-    An error that never falls so far is averaged over all steps, so that a stuck iteration has a rate near 1.
+    If the error never falls that far, the mean is over all steps, so that a stuck iteration has a rate near 1.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def linear_rate(errors: ArrayLike, resolution: float = 1e-8) -> float:
 
 @dataclass(frozen=True)
 class TwoMinimisers:
-    """A loss with two fixed points of Algorithm 1: where it ends, and the unique minimiser, which it does not reach."""
+    """Two fixed points of Algorithm 1 for one loss: the one it reaches, and the unique minimiser, which it does not."""
 
     gradient_correlation: float
     reached: np.ndarray
@@ -114,7 +114,7 @@ class TwoMinimisers:
 
 
 def two_minimisers(n_steps: int = 200) -> TwoMinimisers:
-    """A counterexample to the first bound of theorem 3.2, on which only the second one, with its floor, holds.
+    """A counterexample to the first bound of theorem 3.2, for which only the second one, with its floor, holds.
 
     C is the set of vectors of the plane with one non-zero entry, X = diag(sqrt(1.1), sqrt(0.8)), and X' y = (1, 0.89).
     Here X' X is diagonal, so eps_R = 0.2 < 1/2, and the loss has a unique minimiser over C. The gradient at it is not

@@ -145,7 +145,7 @@ def test_reference_of_one_table_is_the_best_of_all(shape, data):
     u = stack.centred()
     out, labels, net, code = prox_table(u, w, x, has_missing, shape, limit, price)
     expected = brute_force(u, w, x, has_missing, shape, limit, price)
-    tol = 1e-9 * square(u, w) + 1e-25 * square(stack.f, w)  # centring leaves the rounding of what was centred
+    tol = 1e-9 * square(u, w) + 1e-25 * square(stack.f, w)  # centring leaves rounding errors of the size of f
     assert abs(square(u - out, w) / 2 + price * code - expected) <= tol
     assert abs(square(u, w) / 2 - net - expected) <= tol
 
@@ -185,14 +185,14 @@ def test_projection_is_the_nearest_point_of_the_constraint_set(backend, data):
 
 
 def assert_feasible(stack, g, max_features=None):
-    """Mean zero, at most s_G tables, and in each no more pieces than the limit: counted in the values."""
+    """Mean zero, at most s_G tables, and no more pieces in each than its limit, counted from the values."""
     used = 0
     for j, shape in enumerate(stack.shapes):
         t, limit, n_ordered = stack.table(j), int(stack.limits[j]), stack.n_ordered(j)
         table, w, x = g[t], stack.weights[t], stack.positions[t]
         used += bool(table.any())
         size = np.abs(table).max(initial=0.0)
-        # What is centred keeps the rounding of what it was.
+        # Rounding errors are relative to the table before it was centred.
         assert abs(w @ table) <= 1e-12 * np.abs(stack.f[t]).max()
         ordered, live = table[:n_ordered], w[:n_ordered] > 0
         if shape in ("constant", "increasing", "decreasing"):
@@ -211,7 +211,7 @@ def assert_feasible(stack, g, max_features=None):
 
 
 def fewest_lines(u, x, tol):
-    """How many lines a table is made of, each taken as far right as it goes."""
+    """The number of lines in a table, each extended as far right as it fits."""
     n_lines, first = 0, 0
     while first < len(u):
         n_lines += 1
@@ -276,7 +276,7 @@ def test_proximal_step_minimises_its_whole_objective(backend, data):
 
 
 def awkward_tables(shape, seed, n_classes):
-    """(stack, f): five tables of a shape, of random weights, some with a bin of weight zero, a missing bin, or both."""
+    """(stack, f): five tables of a shape with random weights, some with a bin of weight zero, a missing bin or both."""
     rng = np.random.default_rng([SHAPES.index(shape), seed])
     has_empty, missing = np.array([0, 1, 0, 1, 1], dtype=bool), np.array([0, 0, 1, 1, 0], dtype=bool)
     n_bins = rng.integers(3, 6, 5) + missing
@@ -453,7 +453,7 @@ def test_labels_tell_the_tables(backend, stack, data):
 
 
 def assert_labels_tell_the_tables(stack, price, out, labels, nets, codes):
-    """From the labels alone: the number of pieces, the code, the values in every bin, and the net."""
+    """The labels alone determine the number of pieces, the code, the values in every bin, and the net."""
     centred = stack.centred()
     for j, shape in enumerate(stack.shapes):
         t, n_ordered = stack.table(j), stack.n_ordered(j)
@@ -496,7 +496,7 @@ def assert_labels_tell_the_tables(stack, price, out, labels, nets, codes):
                     dx[live] ** 2, weights=w[live]
                 )
                 expected = mean + slope * dx[inside]
-                # Beyond its bins of positive weight a line carries its rounding as far as it is drawn.
+                # Where a line extends beyond its bins of positive weight, its rounding error grows with the distance.
                 tol = tol * (1 + np.abs(dx[inside]))
             assert (np.abs(table[inside] - expected) <= tol).all()
 
@@ -522,7 +522,7 @@ def test_bins_without_weight_follow_their_neighbours():
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("has_missing", [False, True])
 def test_the_trace_of_a_mean_is_no_table(backend, shape, has_missing):
-    """Centring a constant leaves its rounding, a single piece the rounding of a mean: neither is a table."""
+    """The rounding errors of centring a constant, or of the mean of a single piece, do not count as a table."""
     weights = np.full(7, 1 / 7)
     constraints = Constraints(max_segments=1, shape=shape).bind([0, 7], weights, missing=np.array([has_missing]))
     tables = [np.full(7, 0.1), np.full(7, 1e6 / 3)]
@@ -585,7 +585,7 @@ def test_pruned_search_finds_what_the_plain_one_finds(kind, n, limit):
 @pytest.mark.parametrize("shape", MERGED_SHAPES)
 @pytest.mark.parametrize("price", [0.0, 1e-3, 3e-2])
 def test_large_tables_agree_with_the_reference(kind, shape, price):
-    """Beyond the size where the pruned searches take over."""
+    """Tables large enough for the pruned searches."""
     n = 160
     rng = np.random.default_rng(2)
     w = rng.random(n) + 1e-3
@@ -627,7 +627,7 @@ def test_priced_search_agrees_with_the_search_by_count(kind):
 
 @pytest.mark.parametrize("kind", ["noise", "smooth", "sawtooth"])
 def test_two_lines_in_a_large_table(kind):
-    """Beyond the size where the costs of all pieces are kept, against a fit at every cut."""
+    """The search for two pieces, against a fit at every cut."""
     n = 600
     u, x = large_table(kind, n, seed=7), np.cumsum(np.random.default_rng(7).random(n))
     w = np.full(n, 1 / n)
@@ -646,7 +646,7 @@ def test_two_lines_in_a_large_table(kind):
 
 @pytest.fixture
 def each_cost_once(monkeypatch):
-    """At hundreds of bins the reference spends its time on the costs of all pieces, which no limit changes."""
+    """Cache `piece_costs`: at hundreds of bins it takes most of the time, and no limit changes its result."""
     known = {}
 
     def remembered(u, w, x, unit, piece_codes):
@@ -663,7 +663,7 @@ def each_cost_once(monkeypatch):
     "shape, price", [("linear", 0.0), ("linear", 1e-6), ("linear", 3e-3), ("mixed", 1e-6), ("mixed", 3e-3)]
 )
 def test_many_lines_in_a_large_table(kind, shape, price, each_cost_once):
-    """Beyond the size where the costs of all pieces are kept, with three pieces and with more than one block of eight.
+    """More bins than costs are kept for (512), with three pieces and with more than one block of eight counts.
 
     A missing bin comes last, and some bins have no weight.
     """
@@ -692,7 +692,7 @@ def test_many_lines_in_a_large_table(kind, shape, price, each_cost_once):
 @pytest.mark.parametrize("kind", ["sorted", "steps", "integers"])
 @pytest.mark.parametrize("price", [1e-5, 1e-3, 2e-2])
 def test_monotone_tables_are_searched_as_constant_ones(kind, price):
-    """What ascends is searched in its own way; as `constant` it is not, and has the same net."""
+    """Monotone shapes are searched with a pruning rule that `constant` does not use; the nets are the same."""
     n = 500
     u = np.sort(large_table(kind, n, seed=4))
     w = np.random.default_rng(4).random(n)
@@ -710,7 +710,7 @@ def test_monotone_tables_are_searched_as_constant_ones(kind, price):
 @pytest.mark.parametrize("n", [30, 150])
 @pytest.mark.parametrize("price", [1e-12, 1e-6, 1e-4])
 def test_levels_look_beyond_codes_that_rise(n, price):
-    """log S(b, k) + k - 1 rises and falls again: many levels may be cheaper than some."""
+    """log S(b, k) + k - 1 rises with k and falls again, so very many levels may cost less than fewer."""
     u = np.random.default_rng(6).standard_normal(n)
     w = np.full(n, 1 / n)
     stack = Stack(u, np.array([0, n]), w, w, np.array([False]), ["levels"], np.array([n]), False)

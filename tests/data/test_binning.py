@@ -1,4 +1,4 @@
-"""The laws of binning, on every kind of table, and what a user is told who breaks a rule."""
+"""The laws of binning on every kind of table, and the error messages for invalid input."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_bins_are_ordered_and_equal_values_share_one(values, max_bins):
             assert len(set(codes[X == x])) == 1
         n_distinct = len(np.unique(present[np.isfinite(present)]))
         assert binner.n_bins_[0] - binner.missing_[0] <= max(1, min(n_distinct, max_bins))
-        # Every bin has rows, unless there is nothing finite to put into the only one.
+        # Every bin has rows; only in a column without finite values may the single bin be empty.
         if n_distinct:
             assert len(set(codes)) == binner.n_bins_[0]
         edges, positions = binner.edges_[0], binner.positions_[: binner.n_bins_[0] - binner.missing_[0]]
@@ -90,14 +90,14 @@ def test_a_heavy_value_leaves_the_other_bins_to_the_others():
 
 
 def test_values_that_are_heavy_only_once_others_are_set_aside():
-    # 0 fills its share at first sight; 1 only of what is left; the 40 others share the last two bins.
+    # 0 exceeds an equal share of all rows, 1 only one of the remaining rows; the 40 others share the last two bins.
     X = column(np.concatenate([np.zeros(900), np.ones(60), np.arange(2, 42)]))
     np.testing.assert_array_equal(counts_of(X, max_bins=4), [900, 60, 20, 20])
 
 
 @pytest.mark.parametrize("backend", ["fast", "reference"])
 def test_a_value_of_just_its_share_is_not_heavy(backend):
-    # Six rows in three bins: the two ones are a share, and so are cut by mid-rank like the others.
+    # Six rows in three bins: the two ones are exactly a share, so they are cut by mid-rank like the other values.
     with use_backend(backend):
         np.testing.assert_array_equal(counts_of(column([0, 1, 1, 2, 3, 4]), max_bins=3), [1, 3, 2])
 
@@ -124,7 +124,7 @@ def test_integer_weights_are_repeated_rows(pairs, max_bins):
         plain = Binner(**params).fit(repeated)
         assert_same_bins(weighted, plain)
         np.testing.assert_allclose(weighted.positions_, plain.positions_)
-    # Weights have no unit, even where their sum would overflow.
+    # The scale of the weights does not matter, even where their sum would overflow.
     assert_same_bins(Binner(max_bins).fit(values[:, None], weights * 2.0**1000), Binner(max_bins).fit(repeated))
 
 
@@ -159,7 +159,7 @@ def test_one_row_and_a_constant_column():
         assert binner.bin_labels(0) == ["any number"]
 
 
-# ---- infinities, missing values, what training has not seen
+# ---- infinities, missing values, values not seen in training
 
 
 def test_infinities_go_to_the_end_bins_and_do_not_cut():
@@ -188,7 +188,7 @@ def test_missing_values_have_the_last_bin_if_training_had_any():
     np.testing.assert_array_equal(binner.missing_, [True, False])
     np.testing.assert_array_equal(binner.n_bins_, [3, 3])
     np.testing.assert_array_equal(codes_of(binner, X), [[0, 2, 1], [0, 1, 2]])
-    # One past the last is no bin: it contributes zero.
+    # A code one past the last bin means no bin, which contributes zero.
     B = binner.transform(np.array([[NAN, NAN]]))
     np.testing.assert_array_equal(B.codes, [[2], [3]])
     np.testing.assert_array_equal(B.matvec(np.ones(6)), [1.0])
@@ -215,7 +215,7 @@ def test_codes_are_bytes_up_to_256_bins():
     assert codes_of(binner, pd.DataFrame({"a": ["new"]})).item() == 256
 
 
-# ---- binomial binning and edges of the user
+# ---- binomial binning and user-given edges
 
 
 def test_binomial_bin_sizes_are_the_multinomial_draw():
@@ -247,7 +247,7 @@ def test_user_edges_are_kept():
     binner = Binner(max_bins={1: 2}, binning={0: [1.0, 3.0, 5.0], 1: "regular"}).fit(X, [1, 1, 3, 1])
     np.testing.assert_array_equal(binner.edges_[0], [1.0, 3.0, 5.0])
     np.testing.assert_array_equal(binner.edges_[1], [2.5])
-    # The empty bin has the middle of its edges; equality is on the left of an edge.
+    # The position of the empty bin is the middle of its edges; a value equal to an edge belongs to the bin on its left.
     np.testing.assert_array_equal(binner.positions_[:4], [0.5, 2.0, 4.0, 8.0])
     np.testing.assert_array_equal(codes_of(binner, X)[0], [0, 0, 1, 3])
     assert binner.bin_labels(0) == ["<= 1", "(1, 3]", "(3, 5]", "> 5"]
@@ -326,7 +326,7 @@ def test_numbers_can_be_categories():
     binner = Binner(categorical_features=[0]).fit(X)
     assert binner.categories_ == {0: (10.0, 30.0)}
     np.testing.assert_array_equal(codes_of(binner, X)[0], [1, 0, 2, 1])
-    # Other dtypes and tables hold the same numbers.
+    # Equal numbers of other dtypes and in other kinds of table are the same categories.
     np.testing.assert_array_equal(codes_of(binner, np.array([[30, 1], [11, 1]]))[0], [1, 3])
     for other in (pd.DataFrame(X), pl.DataFrame(X), sp.csc_array(X), X.astype(object)):
         np.testing.assert_array_equal(codes_of(Binner(categorical_features=[0]).fit(other), other)[0], [1, 0, 2, 1])
@@ -519,7 +519,7 @@ def test_a_sample_places_the_edges_and_all_rows_tell_what_is_missing(make, small
     np.testing.assert_allclose(binner.edges_[0], [0.25, 0.5, 0.75], atol=0.08)
     assert not np.array_equal(binner.edges_[0], Binner(4).fit(make(X[:2000])).edges_[0])
     assert_same_bins(binner, Binner(4).fit(make(X)))
-    # A row of weight zero is not missing anything.
+    # Missing values in rows of weight zero do not count.
     weights = np.ones(5000)
     weights[rows] = 0
     assert not Binner(4).fit(make(X), weights).missing_.any()
@@ -679,7 +679,7 @@ TABLE_ERRORS = [
     (np.array([[1.0, "x"]], dtype=object), "column 1 holds the text 'x'"),
     (
         np.array(DATES, dtype="M8[s]")[:, None],
-        "column 0 has the dtype datetime64.*must be made numbers first",
+        "column 0 has the dtype datetime64.*must be converted to numbers first",
     ),
     (pd.DataFrame({"a": DATES}), "column 'a' has the dtype datetime64"),
     (
@@ -752,7 +752,7 @@ def test_the_constructor_keeps_what_it_is_given():
 
 @pytest.mark.parametrize("edges", [[0.0, 5e-324, 1.0], [-1e308, -1e308 + 1e292, 1e308], [0.0, 1e-310]])
 def test_numbers_far_above_edges_that_nearly_touch(edges):
-    """Enough rows that cells are used, and cells so wide that a distance and one cell exceed 64 bits."""
+    """Enough rows that `encode` uses cells, and cells so wide that a distance plus one cell exceeds 64 bits."""
     values = np.resize([1.7e308, np.inf, -np.inf, 1.0, 0.0, 5e-324, -1.0, 1e300], 600)[:, None]
     args = values, np.array(edges), np.array([0, len(edges)])
     actual, expected = np.zeros((2, 1, 600), dtype=np.uint8)

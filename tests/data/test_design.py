@@ -123,7 +123,7 @@ def test_rows_are_isotropic_under_binomial_binning(n_bins):
     zero and the identity as its covariance.
 
     The mean of n products of two entries, each at most sqrt(b) and of variance at most 1, has a standard
-    deviation of at most sqrt(b / n); six of them are allowed for each of the entries.
+    deviation of at most sqrt(b / n); each entry is allowed six of them.
     """
     n_rows, n_features = 20_000, 3
     rng = np.random.default_rng(20170)
@@ -158,7 +158,7 @@ def test_nan_and_inf_stay_in_their_bins(backend):
 
 
 def test_row_without_a_bin_meets_no_nan(backend):
-    """The entry behind a table's end is the next table's; a row without a bin must not read it."""
+    """The entry after the end of a table belongs to the next table; a row without a bin must not read it."""
     B = BinnedMatrix([[1, 0], [0, 0]], [0, 1, 2])
     np.testing.assert_array_equal(B.matvec([5.0, 7.0]), [7.0, 12.0])
     np.testing.assert_array_equal(B.matvec([5.0, np.nan], [0]), [0.0, 5.0])
@@ -181,7 +181,7 @@ def test_classes_are_columns(backend):
 @pytest.mark.parametrize("n_bins", [1, 2, 40, 255])
 @pytest.mark.parametrize("n_features", [1, 6, 13])
 def test_threads_do_not_change_a_bit(dtype, n_bins, n_features, backend, threads_for_any_size):
-    """Rows beyond a block of any kernel: ranges of threads begin and end inside blocks."""
+    """More rows than a block of any kernel, so that the ranges of threads begin and end inside blocks."""
     B = random_matrix(n_features, 30_011, n_bins, dtype=dtype)
     rng = np.random.default_rng(2)
     f, values = rng.normal(size=B.n_coef), rng.normal(size=B.n_rows)

@@ -1,4 +1,4 @@
-"""Wide tables: read in blocks and once, no Python object or call per column, and a model that holds what it uses."""
+"""Wide tables: read once, in blocks, with no Python call per column; a saved model holds only the used columns."""
 
 import cProfile
 import json
@@ -53,7 +53,7 @@ def test_one_reading_gives_what_two_give(tmp_path, order, dtype, n_jobs):
 @pytest.mark.parametrize("max_bins", [16, 255, {0: 300}, {1: 8}])
 @pytest.mark.parametrize("kind", ["array", "frame", "binomial"])
 def test_one_reading_of_samples_weights_and_frames(monkeypatch, kind, max_bins, exact, weighted):
-    """Missing values that no sampled row has are found, and those in rows of weight zero do not count."""
+    """Missing values outside the sampled rows are found, and those in rows of weight zero do not count."""
     if not exact:
         monkeypatch.setattr(cutting, "MAX_EXACT_ROWS", 500)
         monkeypatch.setattr(cutting, "SAMPLE_ROWS", (400, 400))
@@ -90,7 +90,7 @@ def test_a_mapped_table_is_never_copied_whole(tmp_path, order):
     design = Binner(max_bins=4).fit_transform(X)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Codes, the vectors of all bins, the blocks in work: a float32 copy would add 4 bytes per entry.
+    # The codes, some vectors over all bins, and the blocks being read; a float32 copy would add 4 bytes per entry.
     allowed = design.codes.nbytes + 20 * 8 * design.n_coef + 16 * 2**20
     assert peak <= allowed < design.codes.nbytes + X.nbytes
 
@@ -114,7 +114,7 @@ def planted(n_features, estimator=RBRRegressor):
 
 @pytest.mark.parametrize("estimator", [RBRRegressor, RBRClassifier])
 def test_no_python_call_per_column(estimator):
-    """Ten times as many columns: about as many calls of functions."""
+    """Ten times as many columns take about the same number of function calls."""
     planted(50, estimator)
     calls = []
     for n_features in (1000, 10_000):
@@ -180,11 +180,11 @@ def test_candidates_find_what_all_columns_find_with_fewer_searches(loss, forced,
         searches.append(n_searched)
     of_all, of_few = fits
     assert {3, 50}.issubset(of_few.support) and of_few.converged
-    # Where features enter unpaid, both end in one of many local minima.
+    # If all features enter free of charge there are many local minima, and the two fits may end in different ones.
     slack = 0.1 if len(forced) == 200 else 1e-3
     assert of_few.loss_path[-1] <= of_all.loss_path[-1] + slack * abs(of_all.loss_path[-1])
     assert searches[1] < searches[0] or len(forced) == 200
-    # The answer is a fixed point of a step that looks at every column.
+    # The answer is a fixed point of a step over all columns.
     problem, step = of_few.problem, of_few.step_size
     gradient = problem.objective.gradient(of_few.point)
     moved = problem.constraints.prox(of_few.f - step * gradient, step, problem.scale, alpha=problem.alpha)

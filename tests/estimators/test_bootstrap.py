@@ -1,4 +1,4 @@
-"""Bootstrap: refits on resamples over one design."""
+"""Bootstrap: refits on resamples of the rows of one design."""
 
 import dataclasses
 import pickle
@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from models import looking_at, make_model, make_term
+from models import make_model, make_term, with_columns
 from numpy.testing import assert_allclose, assert_array_equal
 
 import rbr
@@ -45,7 +45,7 @@ def test_there_is_a_band_for_every_term_and_a_frequency_for_every_feature(regres
     # No refit uses more features than the estimator may.
     assert boot.frequencies.sum() <= 3 + 1e-9
     assert boot.frequency("x3") == 1.0
-    # Without pairs a term is used just where its column is.
+    # Without pairs, a term is used exactly when its column is.
     assert_array_equal(boot.term_frequencies, boot.frequencies[regressor.selected_features_])
     for term, table in zip(boot.terms, boot.tables, strict=True):
         assert table.shape == (20, *term.all_values.shape)
@@ -61,7 +61,7 @@ def test_bands_are_quantiles_and_hold_most_of_the_model(regressor, boot):
         low, high = boot.band(name, 0.95)
         inside = (low <= term.all_values) & (term.all_values <= high)
         assert term.weights @ inside[:, 0] > 0.7
-        # They are not just wide: about 20 * 2 standard errors is far from the size of the effect.
+        # The bands are not trivially wide: on average narrower than the effect.
         assert term.weights @ (high - low)[:, 0] < np.ptp(term.all_values)
 
 
@@ -71,7 +71,7 @@ def test_tables_are_centred_like_the_model(boot):
 
 
 def test_a_refit_is_the_fit_of_its_resample(regressor, data):
-    """One refit, done again from what is public: the bins of the model and the drawn rows as weights."""
+    """One refit is reproduced with public functions, from the bins of the model and the drawn rows as weights."""
     X, y = data
     rng = np.random.default_rng(5)
     (draw,) = bootstrap.resamples(None, y, 1, rng, is_classifier=False)
@@ -94,10 +94,10 @@ def test_a_refit_is_the_fit_of_its_resample(regressor, data):
 
 
 def test_tables_are_found_by_their_columns():
-    """Tables in any order, and one of two columns: a column is used if any used table looks at it."""
+    """Tables in any order, one of them of two columns: a column is used if any used table has it."""
     rng = np.random.default_rng(0)
     a, b = (make_term(name, j, rng, n_bins=3, missing=False) for name, j in (("a", 1), ("b", 2)))
-    pair = looking_at(make_term("a & b", 0, rng, n_bins=2, missing=False), 1, 2)
+    pair = with_columns(make_term("a & b", 0, rng, n_bins=2, missing=False), 1, 2)
     model = dataclasses.replace(make_model(0), terms=(a, b, pair), n_features_in_=4, feature_names_in_=None)
     design = BinnedMatrix(
         np.zeros((5, 9), dtype=np.uint8),
@@ -124,7 +124,7 @@ def test_tables_are_found_by_their_columns():
 
 
 def test_refits_leave_noise_out_as_the_model_does():
-    """At the model's own price repeated rows buy pieces for themselves, and columns of noise come in."""
+    """At the model's own price, repeated rows would earn their own pieces and columns of noise would be selected."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 8))
     y = np.sign(X[:, 0]) + rng.normal(size=500)
@@ -153,7 +153,7 @@ def test_random_state(regressor, data):
     assert_array_equal(tables(None), tables(None))
     assert_array_equal(tables(7), tables(np.random.default_rng(7)))
     assert (tables(7) != tables(8)).any()
-    # The first resamples are the same however many there are.
+    # The first resamples do not depend on their number.
     assert_array_equal(tables(7), regressor.bootstrap(*data, n=4, random_state=7).tables[0][:2])
 
 
@@ -172,7 +172,7 @@ def test_rows_of_weight_zero_do_not_count(data):
 
 @pytest.mark.parametrize("factor", [1.0, 0.5])
 def test_weights_are_honoured(factor):
-    """Whole weights are repeated rows and are drawn as such; others stay with their rows."""
+    """Integer weights are repeated rows, which are drawn one by one; other weights stay with their rows."""
     y = np.zeros(1000)
     weight = factor * np.where(np.arange(1000) < 500, 1.0, 3.0)
     (draw,) = bootstrap.resamples(weight, y, 1, np.random.default_rng(0), is_classifier=False)
@@ -256,7 +256,7 @@ def test_an_interrupt_stops_the_others(n_threads):
     tasks = [interrupted, *[patient] * 10]
     with pytest.raises(KeyboardInterrupt):
         bootstrap.run_all(tasks, n_threads, stop)
-    # Those that ran have seen it and ended, those that waited never began.
+    # Running tasks have noticed it and ended; waiting ones never started.
     assert len(ended) <= 2
     assert warnings.filters == before
 
@@ -288,7 +288,7 @@ def test_errors_name_what_is_wrong(regressor, data, call, message):
         call(regressor, *data)
 
 
-# ---------------------------------------------------------------- in pictures
+# ---------------------------------------------------------------- pictures
 
 
 def test_bands_are_drawn(regressor, boot):

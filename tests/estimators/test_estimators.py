@@ -1,4 +1,4 @@
-"""The estimators: scikit-learn's whole suite, and what it does not ask for: parameters, promises, manners."""
+"""The estimators: scikit-learn's own checks, then parameters, limits, losses, and use with scikit-learn's tools."""
 
 import dataclasses
 import pickle
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from models import looking_at
+from models import with_columns
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rbr
 from rbr import RBRClassifier, RBRRegressor, _parallel, losses
-from rbr.estimators.bagging import Way, bag_average
+from rbr.estimators.bagging import BagFit, bag_average
 from rbr.estimators.inputs import classes_and_codes
 from rbr.solvers.refit import norm
 
@@ -43,7 +43,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def regressor(loss="squared_error", **options):
-    """One fit with few bins: quick, and enough for these tables."""
+    """A regressor without bags and with few bins: quick, and enough for these tables."""
     return RBRRegressor(loss, **{"max_bins": 24, "n_bags": 0, **options})
 
 
@@ -73,7 +73,7 @@ def task(estimator, table):
 
 
 def n_pieces(term, output=None):
-    """Pieces of a table of constants over neighbouring bins."""
+    """Number of pieces of a table that is constant over neighbouring bins."""
     values = term.values if output is None else term.values[:, output]
     return 1 + int((np.diff(values) != 0).sum())
 
@@ -117,7 +117,7 @@ def test_every_parameter_has_bad_values():
 
 @pytest.mark.parametrize(("parameter", "value"), [(name, value) for name, values in BAD.items() for value in values])
 def test_a_bad_value_is_named_before_any_work(parameter, value, table, monkeypatch):
-    """The message has the parameter, the value or column, and what is allowed; nothing is solved, or even binned."""
+    """The message names the parameter, the value or column, and what is allowed; nothing is binned or solved."""
 
     def work(*args, **kwargs):
         raise AssertionError("the work has begun")
@@ -145,7 +145,7 @@ def test_contradictions_are_named(table):
         regressor(shape={"b": "linear"}, monotonic_cst={"b": 1}).fit(X, y)
     with pytest.raises(ValueError, match="exclude and always_include both hold"):
         regressor(exclude=["a"], always_include=["a"]).fit(X, y)
-    with pytest.raises(ValueError, match="always_include names 2 features; max_features is 1"):
+    with pytest.raises(ValueError, match="always_include names 2 features; it may name at most max_features=1"):
         regressor(max_features=1, always_include=["a", "b"]).fit(X, y)
     with pytest.raises(ValueError, match="poisson.*y\\[.*must be at least 0"):
         regressor(loss="poisson").fit(X, y)
@@ -168,7 +168,7 @@ def test_a_model_is_as_small_as_promised(shape, options, table):
     X, y = table
     limit = 6 if shape == "free" else 3
     m = regressor(max_features=2, max_segments=limit, max_bins=20, shape=shape, **options).fit(X, y)
-    assert (shape != "decreasing") <= len(m.terms_) <= 2  # nothing falls here
+    assert (shape != "decreasing") <= len(m.terms_) <= 2  # no feature has a decreasing effect
     for term in m.terms_:
         assert shape == "free" or len(term.pieces) <= 3
         values = np.append(term.values, [] if term.missing_value is None else term.missing_value)
@@ -302,7 +302,7 @@ def test_alpha_shrinks(table):
         np.abs(regressor(max_features=1, shape="constant", max_segments=2, alpha=alpha).fit(X, y).explain(X)).max()
         for alpha in (0.0, 1.0)
     ]
-    # On one table of two pieces ridge at alpha divides by 1 + alpha.
+    # With one table of two pieces, ridge divides by 1 + alpha.
     assert sizes[1] == pytest.approx(sizes[0] / 2, rel=0.01)
 
 
@@ -313,7 +313,7 @@ def test_uniform_weights_give_every_bin_the_same_say():
     for weights, mean in (("counts", 0.3), ("uniform", 1.0)):
         m = regressor(weights=weights, **options).fit(x[:, None], y)
         np.testing.assert_allclose(m.predict(x[:, None]), y, atol=1e-6)
-        assert m.intercept_ == pytest.approx(mean, abs=1e-6)  # the table's mean is zero in its own weights
+        assert m.intercept_ == pytest.approx(mean, abs=1e-6)  # the mean of the table is zero in its weights
 
 
 def test_position_is_where_lines_are_drawn():
@@ -336,7 +336,7 @@ def test_greedy_segmentation_keeps_the_limits(table):
 
 
 def test_what_a_bagged_fit_says_of_itself_is_true_of_the_average(table):
-    """The path, residual and history were those of the single fit that the average had replaced."""
+    """The path, residual and history used to be those of the single fit that the average replaces."""
     X, y = table
     m = regressor(n_bags=3, jump_cost=0).fit(X, y)
     # Without jump cost and ridge the objective is the training loss.
@@ -345,7 +345,7 @@ def test_what_a_bagged_fit_says_of_itself_is_true_of_the_average(table):
     binner = rbr.Binner(max_bins=24).fit(X)
     constraints = rbr.Constraints(shape="mixed", jump_cost=0.5)
     single = rbr.solve(binner.transform(X), y, constraints=constraints)
-    average = bag_average(single, [Way("as asked", constraints, 0.0)], n_bags=4)
+    average = bag_average(single, [BagFit("as asked", constraints, 0.0)], n_bags=4)
     assert single.converged and not average.converged and average.status == "average"
     problem = average.problem
     assert average.loss_path[-1] == problem.value(average.point, average.labels) > single.loss_path[-1]
@@ -384,7 +384,7 @@ def test_warm_start_starts_where_the_last_fit_ended(table):
     m.fit(X, y)
     assert m.n_iter_ < cold
     np.testing.assert_allclose(m.predict(X), first.predict(X), atol=1e-3)
-    # The bins are those of the first fit, whatever comes later.
+    # The bins are those of the first fit, whatever rows come later.
     edges = {term.name: term.edges for term in first.terms}
     m.fit(2 * X, y)
     for term in m.terms_:
@@ -449,7 +449,7 @@ def test_poisson_exposure_recovers_rates():
     m.fit(X, y, offset=np.log(exposure))
     assert np.mean(np.isclose(m.predict(X), rate, rtol=0.06)) > 0.97  # all but the rows beside the jump
     np.testing.assert_allclose(m.predict(X, offset=np.log(exposure)), m.predict(X) * exposure)
-    # Without the offset the prediction is of counts at the usual exposure.
+    # Without the offset, the fit predicts counts at the average exposure.
     assert m.fit(X, y).predict(X).mean() == pytest.approx(y.mean(), rel=1e-6)
 
 
@@ -463,7 +463,7 @@ def test_offsets_of_classes(classes):
     iris, kinds = load_iris(return_X_y=True)
     given = np.zeros((150, 3))
     a, b = classifier().fit(iris, kinds), classifier().fit(iris, kinds, offset=given)
-    assert np.mean(a.predict(iris) == b.predict(iris)) > 0.97  # the classes are separable: odds are not determined
+    assert np.mean(a.predict(iris) == b.predict(iris)) > 0.97  # separable classes do not determine the odds
     np.testing.assert_allclose(a.decision_function(iris, offset=given + 1), a.decision_function(iris) + 1)
 
 
@@ -493,7 +493,7 @@ def test_balanced_classes_have_the_same_weight_however_rows_are_weighted(classes
     rows = np.repeat(np.arange(N), weight)
     repeated = classifier(class_weight="balanced", **small).fit(X.iloc[rows], y[rows])
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
-    # The intercept is refitted, so that each class has half of the predicted probability.
+    # The intercept is refitted, so each class has half of the weighted predicted probability.
     p = repeated.predict_proba(X.iloc[rows])[:, 1]
     is_yes = y[rows] == "yes"
     assert np.average(p, weights=np.where(is_yes, 1 / is_yes.sum(), 1 / (~is_yes).sum())) == pytest.approx(
@@ -534,7 +534,7 @@ def test_a_class_weight_makes_noise_louder_and_not_rows_more():
     # sum w^2 / sum w with weights 1 / (2 share) and 1 / (2 (1 - share)).
     assert balanced.dispersion_ == pytest.approx(0.25 / share + 0.25 / (1 - share), rel=1e-12)
     assert balanced.selected_features_.tolist() == [3]
-    # By equal weights nothing changes, and a weighted row is still a repeated one.
+    # Equal weights change nothing, and an integer weight still means repeated rows.
     plain, doubled = (classifier(class_weight=w).fit(X, y) for w in (None, {False: 2.0, True: 2.0}))
     np.testing.assert_allclose(doubled.decision_function(X), plain.decision_function(X), atol=1e-9)
     counts = rng.integers(1, 3, 3000)
@@ -552,7 +552,7 @@ def test_labels_of_any_kind(table):
         assert m.score(X, labels) > 0.85
 
 
-# ---------------------------------------------------------------- manners
+# ---------------------------------------------------------------- attributes, copies, scikit-learn tools
 
 
 def test_importances_are_mean_sizes(table):
@@ -566,7 +566,7 @@ def test_importances_are_mean_sizes(table):
 def test_columns_of_a_term_share_its_importance(table):
     m = regressor().fit(*table)
     one, two = (dataclasses.replace(m.terms_[0], columns=(j,)) for j in (1, 4))
-    pair = looking_at(m.terms_[1], 1, 3)
+    pair = with_columns(m.terms_[1], 1, 3)
     m.model_ = dataclasses.replace(m.model_, terms=(one, two, pair))
     assert m.selected_features_.tolist() == [1, 3, 4] and m.selected_features_.dtype == np.int64
     half = pair.importance / 2
@@ -619,7 +619,7 @@ def test_copies(estimator, table, tmp_path):
         np.testing.assert_array_equal(copy.predict(X), m.predict(X))
         assert copy.model_ == m.model_
         copy.set_params(warm_start=True).fit(X, y)
-    # A model, not the rows it was learned from: the file does not grow with them.
+    # A pickle holds the model and not the training rows, so its size does not grow with them.
     twice = estimator(max_features=2, max_bins=20, n_bags=0).fit(pd.concat([X] * 9), np.tile(y, 9))
     once = estimator(max_features=2, max_bins=20, n_bags=0).fit(X, y)
     assert len(pickle.dumps(twice)) < len(pickle.dumps(once)) + 2000
@@ -631,7 +631,7 @@ def test_grid_search_shares_the_cores(table, monkeypatch):
     search = GridSearchCV(regressor(max_bins=20), grid, cv=2, n_jobs=2).fit(X, y)
     assert search.best_params_["max_features"] == 2
 
-    # Beside another worker a fit gets one thread, whatever n_jobs is.
+    # Next to another worker, a fit gets one thread, whatever n_jobs is.
     def threads_of_a_fit(n_jobs):
         seen = []
         monkeypatch.setattr(
@@ -717,7 +717,7 @@ needs_callbacks = pytest.mark.skipif(not HAS_CALLBACKS, reason="scikit-learn has
 
 
 class Recording:
-    """A callback that notes the tasks, and stops the fit or fails at the end of one."""
+    """A callback that records the tasks, and can stop the fit or fail at the end of one."""
 
     def __init__(self, stop_at=None, fail_at=None):
         self.events, self.stop_at, self.fail_at = [], stop_at, fail_at

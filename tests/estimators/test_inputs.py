@@ -1,4 +1,4 @@
-"""What the estimators read: every kind of table, categories, gaps, and columns by name."""
+"""Inputs of the estimators: every kind of table, categories, missing values, and columns by name."""
 
 import numpy as np
 import pandas as pd
@@ -10,14 +10,14 @@ from rbr import RBRClassifier, RBRRegressor
 from rbr.data.tables import PandasTable, PolarsTable
 
 N = 300
-# Strict enough that noise never gets in, and the tests know what is selected.
+# Strict enough that noise is never selected, so that the tests know what is.
 STRICT = {"jump_cost": 3.0, "n_bags": 0}
 GROUPS = np.array(["north", "south", "east", "west"])
 
 
 @pytest.fixture(scope="module")
 def numbers():
-    """Three columns, of which the first two act on y."""
+    """Three columns; y depends on the first two."""
     rng = np.random.default_rng(0)
     X = rng.integers(-20, 20, size=(N, 3)).astype(np.float64)
     return X, np.where(X[:, 0] > 3, 2.0, -1.0) + 0.1 * X[:, 1] + 0.1 * rng.normal(size=N)
@@ -25,7 +25,7 @@ def numbers():
 
 @pytest.fixture(scope="module")
 def groups():
-    """A column of text that acts on y by its level, and a number that does not."""
+    """A column of text on which y depends, and a number on which it does not."""
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 4, N)
     y = np.array([0.0, 3.0, 0.0, 1.0])[codes] + 0.1 * rng.normal(size=N)
@@ -140,7 +140,9 @@ def test_infinities_are_the_ends(numbers):
     ],
 )
 def test_dates_are_refused_by_name(frame):
-    with pytest.raises(ValueError, match="column 'when' has the dtype .*; dates and durations must be made numbers"):
+    with pytest.raises(
+        ValueError, match="column 'when' has the dtype .*; dates and durations must be converted to numbers"
+    ):
         RBRRegressor(**STRICT).fit(frame, np.arange(4.0))
 
 
@@ -229,7 +231,7 @@ def test_an_ordered_category_keeps_its_order_and_gets_the_numeric_shape():
     m = RBRRegressor(shape="constant", max_segments=3, n_bags=0).fit(ordered, y)
     assert m.terms_[0].categories == tuple(levels)
     assert [piece.categories for piece in m.terms_[0].pieces] == [("tiny", "small"), ("medium", "large"), ("huge",)]
-    # Two pieces of neighbours cannot say what two groups of any levels can.
+    # Two pieces of neighbouring levels cannot fit what two groups of arbitrary levels can.
     assert RBRRegressor(shape="constant", max_segments=2, n_bags=0).fit(ordered, y).score(ordered, y) < 0.8
     assert RBRRegressor(shape="constant", max_segments=2, n_bags=0).fit(nominal, y).score(nominal, y) > 0.99
     rising = RBRRegressor(monotonic_cst={"size": 1}, n_bags=0).fit(ordered, y).terms_[0]

@@ -1,4 +1,4 @@
-"""Cut refinement: jumps go where the data put them, the loss never rises, and every constraint still holds."""
+"""Cut refinement: jumps move to where the data have them, the loss never rises, and every constraint still holds."""
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,7 @@ def test_moved_edge_stays_between_its_neighbours_and_the_others_stay():
 
 
 def test_place_is_the_best_of_all_places():
-    """With one table and squared error the parabolas are exact: no other place in reach has a lower loss."""
+    """With one table and squared error the parabolas are exact, so no other place within reach has a lower loss."""
     rng = np.random.default_rng(3)
     x = rng.integers(0, 40, size=200).astype(float)
     y = np.sin(x / 6) + 0.3 * rng.normal(size=200)
@@ -73,7 +73,7 @@ def test_place_is_the_best_of_all_places():
     values = np.unique(x)
     losses = {}
     for place in 0.5 * (values[1:] + values[:-1]):
-        # Some value of either bin must stay on its side.
+        # Each of the two bins must keep at least one value.
         left = (x > around[k]) & (x <= place)
         right = (x > place) & (x <= around[k + 2])
         if around[k] < place < around[k + 2] and left.any() and right.any():

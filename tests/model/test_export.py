@@ -1,4 +1,4 @@
-"""A model in other languages gives the model's own scores: every bin, both sides of every edge, NULL, the unknown."""
+"""Exported models give the model's own scores: in every bin, on both sides of every edge, for NULL and unknowns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def probes(term):
-    """A value in every bin of a term, at and beside every edge, beyond them, missing and unknown."""
+    """Values in every bin of a term, at and next to every edge, and beyond them; missing and unknown ones."""
     if term.kind == "category":
         unknown = "never seen" if isinstance(term.categories[0], str) else 77
         return [*term.categories, None, unknown]
@@ -32,7 +32,7 @@ def probes(term):
 
 
 def rows_of_probes(model, rng):
-    """Rows in which every probe of every term occurs, and all pairs of probes of neighbouring terms often."""
+    """Rows that contain every probe of every term, and many pairs of probes of neighbouring terms."""
     columns = {term.name: probes(term) for term in model.terms}
     n_rows = 2 * max(map(len, columns.values())) + 200
     rows = []
@@ -93,7 +93,7 @@ def test_several_scores_without_a_table_are_named_expressions():
 
 
 def renamed(model):
-    """A model whose terms are not called what their columns are."""
+    """A model whose terms have other names than their columns."""
     return replace(model, terms=tuple(replace(term, name=f"our {term.name}") for term in model.terms))
 
 

@@ -1,4 +1,4 @@
-"""The fitted model: it predicts what the solver found, adds up, edits into new models and survives files."""
+"""The fitted model: it predicts what the solver found, adds up, can be edited into new models, and survives files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import fit, looking_at, make_model, make_term
+from models import fit, make_model, make_term, with_columns
 from scipy import sparse
 from scipy.optimize import minimize
 
 import rbr
 from rbr import SolverOptions
 from rbr.data.design import BinnedMatrix
-from rbr.estimators.bagging import Way, bag_average
+from rbr.estimators.bagging import BagFit, bag_average
 from rbr.losses import LOSSES, get_loss
 from rbr.model import AdditiveModel, jumps
-from rbr.model.from_solution import _name, snapped
+from rbr.model.from_solution import _name, equalise_pieces
 from rbr.shapes import spec_of
 
 KINDS = {
@@ -102,7 +102,7 @@ def test_terms_say_what_was_fitted():
 
 
 def with_tables_in_order(B, order):
-    """The same rows with the tables in another order; `columns` says which is which."""
+    """The same rows with the tables in another order, which the `columns` record, and the bins in that order."""
     starts = B.offsets[order]
     bins = np.concatenate([np.arange(a, a + n) for a, n in zip(starts, B.n_bins[order], strict=True)])
     offsets = np.append(0, np.cumsum(B.n_bins[order]))
@@ -114,7 +114,7 @@ def with_tables_in_order(B, order):
 
 @pytest.mark.parametrize("measure", [True, False])
 def test_a_term_is_of_the_columns_that_its_table_looks_at(measure):
-    """Tables in any order make the same model: edges, categories and names are those of the columns."""
+    """The order of the tables does not matter: edges, categories and names are those of the columns."""
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(
@@ -164,11 +164,13 @@ def test_pieces_are_within_the_limit_and_have_one_value_each():
 
 
 def test_rounding_within_a_piece_is_taken_out():
-    """A refit multiplies by a basis, and may leave the bins of a constant piece a last bit apart."""
+    """A refit multiplies by a basis, and may leave bins of a constant piece that differ in the last bit."""
     f = np.array([1.0, np.nextafter(1.0, 2), 1.0, -2.0, 0.5])
     labels, shares = np.array([0, 0, 0, 3, 3]), np.array([0.1, 0.4, 0.1, 0.2, 0.2])
-    np.testing.assert_array_equal(snapped(f, labels, shares, spec_of("mixed")), [f[1], f[1], f[1], -2.0, 0.5])
-    both = snapped(np.column_stack([f, f]), np.column_stack([labels, np.zeros(5, int)]), shares, spec_of("mixed"))
+    np.testing.assert_array_equal(equalise_pieces(f, labels, shares, spec_of("mixed")), [f[1], f[1], f[1], -2.0, 0.5])
+    both = equalise_pieces(
+        np.column_stack([f, f]), np.column_stack([labels, np.zeros(5, int)]), shares, spec_of("mixed")
+    )
     np.testing.assert_array_equal(both[:, 1], f[1])
     np.testing.assert_array_equal(both[:, 0], [f[1], f[1], f[1], -2.0, 0.5])
 
@@ -279,7 +281,7 @@ def test_offset_is_added():
 def test_regressors_have_no_classes():
     *_, model = fitted("regression")
     assert not hasattr(model, "classes_")
-    with pytest.raises(AttributeError, match="no classifier"):
+    with pytest.raises(AttributeError, match="not a classifier"):
         model.predict_proba(np.zeros((1, 5)))
 
 
@@ -420,14 +422,14 @@ def test_range_of_equally_good_places_by_brute_force(seed):
 
 @pytest.mark.parametrize("shape", ["constant", "linear"])
 def test_loss_without_a_jump_where_classes_separate(shape):
-    """The curvature at the fit is near zero there, so that a parabola would promise no loss at all."""
+    """The curvature at the fit is near zero there, so a parabola would predict almost no rise of the loss."""
     x = np.linspace(0, 1, 400)
     y = ((x > 0.3) & (x <= 0.6)).astype(float)
     _, B, s, model = fit(x[:, None], y, "log_loss", shape=shape, max_segments=3, jump_cost=0.0, alpha=1e-3)
     first, last = model.jumps()
     labels = model.terms[0].labels
     for jump, apart in ((first, labels[-1]), (last, labels[0])):
-        # One piece in the place of two, by a plain minimiser.
+        # One piece instead of two, by a plain minimiser.
         rows = (labels != apart)[B.codes[0]]
         columns = np.ones((rows.sum(), 1))
         if shape == "linear":
@@ -540,8 +542,8 @@ def test_a_term_of_one_column_has_a_feature():
     assert [row.feature for row in model.importances] == [0, 1, 2, 4, 5]
     with pytest.raises(AttributeError):
         term.feature = 4
-    # Whoever asks for the one feature of a term of several shall not get one of them.
-    pair = looking_at(term, 0, 3)
+    # `feature` of a term of several columns is an error, not one of them.
+    pair = with_columns(term, 0, 3)
     several = [pair, *replace(model, terms=(pair,)).importances]
     for one in several:
         assert one.columns == (0, 3)
@@ -579,13 +581,13 @@ def test_terms_are_told_apart_by_their_columns():
 def test_terms_of_fewer_columns_come_first_and_then_by_column():
     model = make_model(0)
     a, b, c = model['a "quoted" name'], model["b"], model["one piece"]
-    pair, other = looking_at(b, 0, 2), looking_at(b, 0, 5)
+    pair, other = with_columns(b, 0, 2), with_columns(b, 0, 5)
     assert replace(model, terms=(a, c, pair, other)).terms == (a, c, pair, other)
     for terms in [(c, a), (pair, a), (a, pair, c), (a, other, pair), (a, a), (pair, pair)]:
         with pytest.raises(ValueError, match=r"the terms look at the columns \(.*they must increase"):
             replace(model, terms=terms)
     with pytest.raises(ValueError, match=r"term 'b' looks at a column outside 0 to 5: its columns are \(6, 0\)"):
-        replace(model, terms=(a, looking_at(b, 6, 0)))
+        replace(model, terms=(a, with_columns(b, 6, 0)))
 
 
 # A value --------------------------------------------------------------------------------------------------
@@ -869,7 +871,7 @@ def test_changed_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="its checksum does not fit"):
         rbr.load(path)
     for other, problem in [
-        ("[]", "no model of rbr"),
+        ("[]", "not an rbr model"),
         ('{"format": "rbr-model", "version": 3}', "has version 3, and this rbr reads up to 2; a newer rbr wrote it"),
         ('{"format": "rbr-model", "version": true}', "version is True"),
         ('{"format": "rbr-model", "version": 1, "a": NaN}', "bare number NaN"),
@@ -888,7 +890,7 @@ FILES = Path(__file__).parents[1] / "files"
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
 def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
-    """The files and the predictions beside them were written when version 1 was the latest."""
+    """The files and their predictions were written when version 1 was the latest."""
     path = FILES / f"model_v1_{kind}.json"
     said = json.loads((FILES / f"predictions_v1_{kind}.json").read_text(encoding="utf-8"))
     X = np.array(said["rows"], dtype=object)
@@ -896,7 +898,7 @@ def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
     assert model.decision_function(X).tolist() == said["decision_function"]
     assert model.predict(X).tolist() == said["predict"]
     if kind == "classifier":
-        # The link takes exponentials, whose last bit is the platform's.
+        # The link takes exponentials, whose last bit depends on the platform.
         np.testing.assert_array_max_ulp(model.predict_proba(X), np.array(said["predict_proba"]), 4)
     height, of_kind = model.terms
     assert (height.name, height.columns, height.kind) == ("height", (1,), "numeric")
@@ -908,7 +910,7 @@ def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
     before = copy.deepcopy(content)
     assert AdditiveModel.from_dict(content) == model
     assert content == before
-    # All else is as it was, and what is saved now is of version 2.
+    # Nothing else has changed, and files written now are of version 2.
     content["version"] = 2
     for term in content["terms"]:
         term["columns"] = [term.pop("feature")]
@@ -1026,16 +1028,16 @@ def test_model_files_are_readable_by_whom_new_files_are(tmp_path):
 
 
 def test_jumps_of_an_average_are_measured_at_the_average():
-    """The gradient that a fit ends with is not that of the tables that bags, or moved edges, put in their place."""
+    """Bags and moved edges replace the tables, so the gradient at the end of the fit is no longer that of the model."""
     rng = np.random.default_rng(0)
     X = rng.random((3000, 2))
     y = np.sin(6 * X[:, 0]) + 0.5 * rng.normal(size=3000)
     known = []
     binner, constraints = rbr.Binner(max_bins=32).fit(X), rbr.Constraints(shape="mixed", jump_cost=0.5)
-    for max_rows in (10_000, 1000):  # from all rows, and from a sample and the sums of all
+    for max_rows in (10_000, 1000):  # from all rows, then from a sample and the sums over all rows
         options = SolverOptions(measured_rows=max_rows, measured_sample=1000)
         single = rbr.solve(binner.transform(X), y, constraints=constraints, options=options)
-        average = bag_average(single, [Way("as asked", constraints, 0.01)], n_bags=3)
+        average = bag_average(single, [BagFit("as asked", constraints, 0.01)], n_bags=3)
         model = AdditiveModel.from_solution(binner, average)
         known.append(np.array([jump.loss_without for jump in model.jumps()]) - model.training_loss)
     assert len(known[0]) > 3

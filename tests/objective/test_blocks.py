@@ -1,7 +1,7 @@
-"""The protocol of an objective: a solver that is shown nothing but answers of the size of the tables fits all the same.
+"""The protocol of an objective: a solver that uses nothing else, and no array larger than the tables, fits the same.
 
-`Sealed` stands between the solver and an objective that keeps its rows in three blocks. It passes on what the protocol
-names and nothing else; what the objective keeps by row leaves it only in a box that nobody can open.
+`Sealed` wraps an objective that keeps its rows in three blocks. It passes on the members of the protocol and nothing
+else; what the objective keeps by row is put into a box that the solver cannot open.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import LOSSES, SHAPES, in_three, make_design, make_target, objective_of, with_even_bins
+from problems import LOSSES, SHAPES, make_design, make_target, objective_of, split_in_three_blocks, with_even_bins
 
 import rbr
 from rbr.constraints import Constraints
-from rbr.estimators.bagging import Way, bag_average
+from rbr.estimators.bagging import BagFit, bag_average
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Handle, Objective, Point, RowObjective
@@ -24,7 +24,7 @@ ROWS = ("y", "v", "codes", "design", "offset", "row_weights", "raw", "_blocks", 
 
 
 class Box(Handle):
-    """A handle that holds what only its maker can take out."""
+    """A handle whose content only its maker can take out."""
 
     def __init__(self, content, key):
         object.__setattr__(self, "_Box__content", (content, key))
@@ -41,7 +41,7 @@ class Box(Handle):
 
 
 class Sealed:
-    """An objective that answers what the protocol names, and raises when it is asked for rows."""
+    """An objective with the members of the protocol only, which raises if an answer is larger than the tables."""
 
     def __init__(self, objective):
         self.__dict__["_Sealed__objective"] = objective
@@ -88,7 +88,7 @@ class Draws:
 def both(design, y, loss, **rows):
     """The plain objective, and the sealed one over blocks."""
     plain = objective_of(design, y, loss, **rows)
-    return plain, Sealed(in_three(objective_of(design, y, loss, **rows)))
+    return plain, Sealed(split_in_three_blocks(objective_of(design, y, loss, **rows)))
 
 
 def assert_same_fit(found, expected, tolerance=1e-9):
@@ -135,7 +135,7 @@ def test_every_loss_and_shape_fits_from_three_blocks(loss, shape, solver):
             assert found.n_passes == pytest.approx(expected.n_passes)
 
 
-# 8,000 rows are many: the start is on a sample, Hessians are rough, columns are screened.
+# Options for which 8,000 rows are many: fits start on a sample, Hessians are rough, columns are screened.
 MANY = {
     "many_rows": 1000,
     "min_sample_rows": 400,
@@ -154,7 +154,7 @@ def test_many_rows_in_blocks(loss, by_gram):
     rng = np.random.default_rng(0)
     design = rbr.BinnedMatrix(rng.integers(0, 24, (8, 8000)), 24 * np.arange(9))
     y = make_target(loss, design, strength=2.0)
-    plain, sealed = both(design, y, loss, ns_of_a_fit_by_rows=np.inf if by_gram else 0.0, **MANY)
+    plain, sealed = both(design, y, loss, ns_per_entry_by_rows=np.inf if by_gram else 0.0, **MANY)
     options = {"constraints": Constraints(None, 6, shape="mixed", jump_cost=0.5), "alpha": 1e-3}
     found, expected = (rbr.solve(objective=o, **options) for o in (sealed, plain))
     if not by_gram and loss in ("squared_error", "log_loss", "poisson"):
@@ -163,7 +163,7 @@ def test_many_rows_in_blocks(loss, by_gram):
 
 
 def check_models_and_certificates(loss, **options):
-    """What is measured of a finished fit is the same from one block and from three sealed ones."""
+    """Models, jumps, importances and certificates are the same for one block and for three sealed ones."""
     rng = np.random.default_rng(2)
     X = rng.normal(size=(400, 4))
     binner = rbr.Binner(max_bins=12).fit(X)
@@ -202,7 +202,7 @@ def test_bags_ask_the_objective(loss):
     y = make_target(loss, design, strength=2.0)
     weight = np.random.default_rng(3).integers(0, 3, design.n_rows).astype(float)
     constraints = Constraints(3, 3, jump_cost=0.2)
-    ways = [Way("one", constraints, 0.01), Way("other", replace(constraints, jump_cost=0.5), 0.01)]
+    ways = [BagFit("one", constraints, 0.01), BagFit("other", replace(constraints, jump_cost=0.5), 0.01)]
     averages = []
     for objective in both(design, y, loss, sample_weight=weight):
         solution = rbr.solve(objective=objective, constraints=constraints)

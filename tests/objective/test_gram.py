@@ -1,4 +1,4 @@
-"""Fits from the cross-tabulation: what rows say, sums say too, up to rounding that is stated."""
+"""Fits from the cross-tabulation agree with fits from the rows, up to rounding."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rbr import SolverOptions
 from rbr.constraints import Constraints
 from rbr.data.design import BinnedMatrix
 from rbr.objective import gram as gram_module
-from rbr.objective.gram import GramSums, gram_objective, gram_pays
+from rbr.objective.gram import GramSums, gram_is_faster, gram_objective
 from rbr.solvers.moves import resegmented, shifts
 
-# A loss is the difference of numbers of the size of the variance of y (about 1 in these problems); so are gradients.
+# Losses and gradients are differences of numbers of the size of the variance of y, about 1 in these problems.
 ROUNDING = 1e-13
 
 
 def both(weighting="counts", weights=False, offset=False, seed=0, unknown=False):
-    """The objective over rows, and the one over sums; with `unknown` some rows have no bin of the first table."""
+    """The objective over rows, and the one over sums; with `unknown` some rows have no bin in the first table."""
     design = make_design(seed).with_weights(weighting)
     if unknown:
         codes = design.codes.copy()
@@ -81,8 +81,8 @@ def test_curvature_and_hessian_are_those_of_the_rows(weights):
 
 
 def fit(by_gram, design, y, *, options=None, **arguments):
-    """A fit for which 100 rows are many, by rows or by sums."""
-    options = SolverOptions(many_rows=100, ns_of_a_fit_by_rows=np.inf if by_gram else 0.0, **(options or {}))
+    """A fit by rows or by sums, with 100 rows counted as many."""
+    options = SolverOptions(many_rows=100, ns_per_entry_by_rows=np.inf if by_gram else 0.0, **(options or {}))
     return rbr.solve(design, y, options=options, **arguments)
 
 
@@ -102,7 +102,7 @@ def test_fits_are_those_of_the_rows(shape, jump_cost):
         np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=1e-10)
         assert found.intercept == pytest.approx(expected.intercept, abs=1e-10)
         np.testing.assert_allclose(found.loss_path, expected.loss_path, rtol=0, atol=10 * ROUNDING)
-        # What comes back knows its rows, as every other solution does.
+        # The solution has raw scores by row, like any other.
         assert found.point.handle.raw[0].shape == y.shape
         assert len({row.passes for row in found.history}) == 1  # no iteration reads a column
         assert found.certificate.is_local_optimum == expected.certificate.is_local_optimum
@@ -206,13 +206,13 @@ def test_it_is_chosen_for_squared_error_of_many_rows_and_few_columns(monkeypatch
     design = make_design(n_rows=60_000)
     y = make_target("squared_error", design)
     objective = objective_of(design, y, "squared_error", None, None, 1)
-    assert gram_pays(objective)
-    assert not gram_pays(objective_of(design, y, "huber", None, None, 1))
+    assert gram_is_faster(objective)
+    assert not gram_is_faster(objective_of(design, y, "huber", None, None, 1))
     monkeypatch.setattr(gram_module, "MAX_GRAM_BYTES", 8 * design.n_coef**2 - 1)
-    assert not gram_pays(objective)
+    assert not gram_is_faster(objective)
     monkeypatch.undo()
-    # Counting pairs of columns costs more than reading the columns a few times where they are many.
+    # With many columns, counting all pairs of them costs more than reading the columns a few times.
     wide = make_design(n_rows=60_000, n_bins=(6, 5, 4, 7, 3) * 12)
-    assert not gram_pays(objective_of(wide, y, "squared_error", None, None, 1))
+    assert not gram_is_faster(objective_of(wide, y, "squared_error", None, None, 1))
     passes = rbr.solve(design, y).history[-1].passes
     assert passes == 3.0  # 15 pairs of 5 columns

@@ -42,7 +42,7 @@ def test_gradient_is_the_derivative_of_the_loss_minimised_over_the_intercept(los
         direction, h = rng.normal(size=f.shape), 1e-5
         ahead, behind = (objective.point(f + s * h * direction, features).loss for s in (1, -1))
         slope = np.sum((weights * gradient.T) * direction.T)
-        # A second difference bounds the error of the first where the loss has kinks in its second derivative.
+        # Where the second derivative of a loss jumps (huber, quantile), the quotient has an error of order h.
         assert (ahead - behind) / (2 * h) == pytest.approx(slope, rel=2e-4, abs=2e-7)
 
 
@@ -105,7 +105,7 @@ def test_stretches_of_rows_do_not_matter(monkeypatch):
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
 @pytest.mark.parametrize("solver", ["auto", "algorithm1"])
 def test_whole_fits_have_the_same_bits_for_any_number_of_threads(loss, solver, monkeypatch):
-    # Enough rows that the kernels are really dealt out, in more than one stretch of rows.
+    # Enough rows that the kernels really use several threads, and more than one stretch of rows.
     monkeypatch.setattr("rbr.data.design.ROWS_PER_STRETCH", 16_384)
     monkeypatch.setattr("rbr.data.design.MIN_ENTRIES_PER_THREAD", 1000)
     monkeypatch.setattr("rbr.losses.sums.THREADED_ROWS", 10_000)
@@ -130,7 +130,7 @@ def test_integer_weights_are_repeated_rows(loss, jump_cost):
     repeated = np.repeat(np.arange(design.n_rows), times)
     constraints = Constraints(4, 3, jump_cost=jump_cost)
     offset = random_offset(loss, design.n_rows)
-    # A class that a bin lacks has no finite optimum there, and rounding decides where the fit stops: hence the ridge.
+    # Without a ridge, a bin that lacks a class has no finite optimum, and rounding decides where the fit stops.
     problem = {"loss": loss, "constraints": constraints, "alpha": 0.01, "tol": 1e-9}
     weighted = rbr.solve(design, y, sample_weight=times, offset=offset, **problem)
     plain = rbr.solve(design[repeated], y[repeated], offset=offset[repeated], **problem)
@@ -174,7 +174,7 @@ def test_passes_and_gradients_are_counted():
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_hessian_is_the_derivative_of_the_gradient(loss):
-    """Of the loss minimised over the intercept: the intercept follows the tables."""
+    """Both are of the loss minimised over the intercept, which follows the tables."""
     objective = make(loss)
     f, features = random_tables(objective)
     direction, h = np.random.default_rng(7).normal(size=f.shape), 1e-6

@@ -1,10 +1,10 @@
-"""What an objective says of the values within bins: other edges, and lines that are lines in x."""
+"""What an objective computes from the values within bins: other edges, and pieces that are lines in x."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import LOSSES, block_of, in_three, make_target, objective_of
+from problems import LOSSES, block_of, make_target, objective_of, split_in_three_blocks
 
 import rbr
 from rbr.objective import Groups
@@ -29,11 +29,11 @@ def objectives(loss, seed=0, wild=True):
     design = binner.transform(X)
     weight = np.random.default_rng(seed + 1).integers(1, 4, N_ROWS).astype(float)
     one = objective_of(design, make_target(loss, design, seed), loss, sample_weight=weight, X=X)
-    return X, one, in_three(one)
+    return X, one, split_in_three_blocks(one)
 
 
 def anchors_of(tables, scale=1.0):
-    """One for each bin, within its range."""
+    """An anchor for each bin, within its range."""
     return scale * np.where(np.isfinite(tables.positions), tables.positions, 0.0)
 
 
@@ -67,7 +67,7 @@ def test_the_gradient_of_lines_is_the_derivative_of_the_loss(loss):
 
     expected = (loss_at(h) - loss_at(-h)) / (2 * h)
     assert np.sum(gradient * np.stack([value, slope], axis=1)) == pytest.approx(expected, rel=2e-4, abs=1e-7)
-    # The value part is the gradient of the bins, over their weights; blocks change nothing but rounding.
+    # The value part is the gradient of the bins times their weights; blocks change nothing but rounding.
     plain = (tables.weights * one.gradient(point).T).T.reshape(tables.n_coef, -1)
     np.testing.assert_allclose(gradient[:, 0], plain, atol=1e-12)
     again = three.line_gradient(three.point(f, both), both, anchors).reshape(gradient.shape)
@@ -98,7 +98,7 @@ def test_the_hessian_of_lines_is_that_of_a_dense_basis(loss, majorize):
         point = objective.point(f, both)
         found = objective.line_hessian(point, groups, anchors, majorize, output)
         if majorize and loss == "poisson":
-            assert found is None  # no parabola is above it
+            assert found is None  # no parabola lies above this loss
             continue
         handle = objective.curvature(point, majorize)
         curvature = np.concatenate(handle.of_output(output))
@@ -122,7 +122,7 @@ def test_rebinned_rows_are_those_of_the_binner_with_these_edges(loss):
         ordered[expected.offsets[1:][expected.missing] - 1] = False
         np.testing.assert_allclose(found.tables.positions[ordered], expected.positions[ordered], rtol=1e-12)
         assert found.n_total == objective.n_total
-    # What it was asked of stays as it is.
+    # The original objective is unchanged.
     np.testing.assert_array_equal(block.design.codes, block_of(one).design.codes)
     assert not np.array_equal(block_of(one).design.codes, expected.codes)
 

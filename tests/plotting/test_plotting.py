@@ -1,4 +1,4 @@
-"""Pictures of models: what is drawn is what the tables say."""
+"""Pictures of models show what is in their tables."""
 
 import sys
 
@@ -62,7 +62,7 @@ def test_constant_pieces_are_one_segment_each_and_jumps_are_verticals():
     term = numeric_term([1.0, 1.0, -2.0, -2.0], [0, 0, 2, 2], [0.5, 1.5, 2.5])
     (axes,) = plot_model(model_of(term))
     (pieces,), (jumps,) = artists(axes, "pieces"), artists(axes, "jumps")
-    # The outer bins are taken to be as wide on the far side of their mean as on the near one.
+    # An outer bin is drawn as wide on the outer side of its mean as on the inner one.
     assert_allclose(pieces.get_segments(), [[[-0.5, 1.0], [1.5, 1.0]], [[1.5, -2.0], [3.5, -2.0]]])
     assert_allclose(jumps.get_segments(), [[[1.5, 1.0], [1.5, -2.0]]])
 
@@ -149,11 +149,11 @@ def test_few_far_values_do_not_squeeze_the_others_and_are_still_drawn():
     assert at[1] - at[0] > 0.4
     assert at[2] < 1
     assert artists(axes, "far")
-    # The number that is nearest to the far value stands on the axis.
+    # The tick nearest to the far value is on the axis.
     assert axes.get_yticks().max() == 20.0
     (pieces,) = artists(axes, "pieces")
     assert pieces.get_segments()[-1][0][1] == 40.0
-    # With limits of the user's choice the scale is linear.
+    # With limits given by the user the scale is linear.
     (axes,) = plot_model(model_of(term), y_limits=(-2, 2))
     assert axes.get_yscale() == "linear" and not artists(axes, "far")
 
@@ -313,7 +313,7 @@ def test_a_loaded_model_draws_the_same_picture(tmp_path):
 
 
 def test_a_saved_ordered_category_can_be_loaded(tmp_path):
-    """Its pieces have boundaries but no edges, and the file named edges that were not there."""
+    """Its pieces have boundaries but no edges; saved files used to name edges that did not exist."""
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, 500)

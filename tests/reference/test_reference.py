@@ -1,6 +1,6 @@
 """The oracle: Algorithm 1 agrees with `rbr.reference.solve` for every loss, shape and option.
 
-That the projection of the oracle is exact is proved by brute force in `test_projections.py`.
+That the oracle's projection is exact is tested by brute force in `tests/constraints/test_projections.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import rbr
 from rbr.losses import get_loss
 from rbr.reference import loss_formulas
 
-# Each loss by its name, and as objects with parameters of their own.
+# Loss objects, most with parameters other than the defaults; every loss is drawn by its name as well.
 LOSS_OBJECTS = {
     "multinomial": (get_loss("multinomial", n_classes=3),),
     "tweedie": tuple(get_loss("tweedie", power=power) for power in (1.0, 1.2, 1.9)),
@@ -35,13 +35,13 @@ LOSS_OBJECTS = {
 
 N_ROWS, N_STEPS = 90, 20
 
-# In case 1 the automatic step, which is safe for one table alone, makes a fit of `tweedie` diverge; in case 3 no table
-# of `log_loss` increases.
+# Case 1 is left out because the automatic step, which is safe for one table alone, makes a fit of `tweedie` diverge;
+# case 3 because `log_loss` uses no feature with the shape `increasing`.
 DRAWN_CASES = (0, 2, 4)
 
 
 def draw_design(shape, is_weighted, pick, seed):
-    """In turn with a missing bin, an empty bin, rows without a bin; for `frequency` always with equal weights."""
+    """With or without a missing bin, an empty bin and rows without a bin; for `frequency` all bins weigh the same."""
     if shape == "frequency" and not is_weighted and pick(True, False):
         return with_even_bins(seed, N_ROWS, (6, 5, 3, 9, 2))
     design = make_design(seed, N_ROWS, missing=pick(True, False), empty_bin=pick(True, False), n_bins=(7, 6, 5, 8, 4))
@@ -147,7 +147,7 @@ def test_a_target_that_does_not_vary_has_the_constant_model_for_the_oracle_too(l
 
 @pytest.mark.parametrize("sample_weight", [None, np.full(80, 2.0), np.arange(80) % 3])
 def test_a_design_with_weights_of_its_own(sample_weight):
-    """Its geometry is its own, unless the fit has sample weights: then theirs, even where they are all equal."""
+    """Its bin weights are kept, unless the fit has sample weights: then these decide, even if they are all equal."""
     design = make_design(3, 80)
     own = np.random.default_rng(0).integers(0, 4, 80)
     design = rbr.BinnedMatrix(design.codes, design.offsets, missing=design.missing, sample_weight=own)
@@ -195,7 +195,7 @@ def test_the_reference_imports_numpy_scipy_and_itself():
 
 @pytest.mark.parametrize("loss", ["multinomial", "tweedie", "huber", "quantile"])
 def test_the_oracle_reads_fields_only(loss):
-    """It finds the same with objects that have no methods."""
+    """The result is the same for objects that have no methods."""
     design, y, options = draw_problem(loss, "linear", 2)
     options["loss"] = get_loss(loss)
     expected = rbr.reference.solve(design, y, max_iter=3, **options)

@@ -1,4 +1,4 @@
-"""Shapes: what production computes for itself is what the reference says, and a shape can be added from outside."""
+"""Shapes: the production code agrees with the reference, and a shape can be added from outside the package."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_toy_shape_is_projected_fitted_and_read(toy, solver):
         root, centred = np.sqrt(B.weights[table]), f[table] - B.weights[table] @ f[table]
         best = A @ np.linalg.lstsq(A * root[:, None], centred * root, rcond=None)[0]
         np.testing.assert_allclose(g[table], best, atol=1e-10)
-    # A missing bin costs one more.
+    # A missing bin adds one to the code.
     codes = rbr.Constraints(shape="halves", jump_cost=1.0).bind_to(B).prox(f, 1.0, 1e-9).codes
     np.testing.assert_array_equal(codes, [2.0, 1.0, 1.0, 1.0, 1.0])
     constraints = rbr.Constraints(max_features=2, shape="halves", jump_cost=0.5)

@@ -18,7 +18,7 @@ from rbr.solvers.proposal import Entry, Shift, Swap
 
 
 def early(design, y, constraints, **options):
-    """A solution that stopped too early for its moves to be exhausted."""
+    """A solution that stopped before it ran out of moves."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return rbr.solve(design, y, constraints=constraints, **{"max_iter": 1, **options})
@@ -41,7 +41,7 @@ def cuts_of(solution, design):
 def test_gains_are_those_of_brute_force(seed):
     """Independent features of four bins, two pieces each: every swap, shift and entry is tried by least squares.
 
-    The certificate follows the most promising ones only; with independent features those are the best, up to 2%.
+    The certificate tries only the most promising ones; with independent features these are the best, up to 2%.
     """
     rng = np.random.default_rng(seed)
     design = BinnedMatrix(rng.integers(0, 4, (5, 2000)), 4 * np.arange(6))
@@ -97,7 +97,7 @@ def test_the_solution_is_a_local_optimum_above_the_unrestricted_fit(loss, jump_c
     assert certificate.gap >= 0
     assert certificate.objective == pytest.approx(solution.loss_path[-1], rel=1e-12)
     assert certificate.relative_residual <= 1e-5 and certificate.step == solution.step_size
-    # The last moves that the solver tried are the first that the certificate tries; single shifts it may have left.
+    # The certificate tries the swaps and entries that the solver tried last; the solver may have left single shifts.
     assert certificate.swap[1] <= 1e-9
     assert certificate.entry[1] <= 1e-9
     assert "gap to the unrestricted fit" in repr(certificate)

@@ -1,4 +1,4 @@
-"""A y that does not vary, or hardly: the constant model, found without a warning, and nothing that is not finite."""
+"""A constant y gives the constant model without a warning, and a nearly constant one gives finite numbers only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def X():
 @pytest.mark.parametrize("limits", CONSTRAINTS)
 @pytest.mark.parametrize("solver", ["auto", "algorithm1"])
 def test_the_answer_is_the_constant_model(loss, weighting, limits, solver):
-    """Also where a log link leaves its rounding in the residuals, which without a jump cost would pass for tables."""
+    """Also where a log link leaves rounding errors in the residuals, which without a jump cost could become tables."""
     design = make_design().with_weights(weighting)
     weight = np.random.default_rng(1).integers(0, 3, design.n_rows).astype(float)
     for value in VALUES:
@@ -79,7 +79,7 @@ def test_a_fitted_estimator_tells_of_a_constant(loss, options, X):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("options", [{}, {"n_bags": 0, "refine_cuts": True}, {"jump_cost": 0.0, "weights": "uniform"}])
 @pytest.mark.parametrize("n_rows", [2, 5, N])
-# Where rows are so few that tables fit y perfectly, steps may go on.
+# With so few rows that tables fit y perfectly, the steps may not converge.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_constant_but_for_one_row(loss, options, n_rows, X):
     X, y = X[-n_rows:], np.where(np.arange(n_rows) == 0, 0.3, 0.1)
@@ -97,7 +97,7 @@ def test_a_constant_but_for_one_row(loss, options, n_rows, X):
 
 @pytest.mark.parametrize(("n_rows", "low", "high"), [(2, 0.1, 0.3), (4, 0.1, 0.4), (N, 0.2, 0.9)])
 def test_a_median_between_two_values(n_rows, low, high):
-    """Half of the rows above, half below: no row is near the constant model, and the loss does not curve there."""
+    """Half of the rows above, half below: no row is near the constant model, and the loss has no curvature there."""
     design = rbr.BinnedMatrix([np.arange(n_rows) % 2, np.arange(n_rows) // (n_rows // 2)], offsets=[0, 2, 4])
     y = np.where(design.codes[1] == 1, high, low)
     for constraints in CONSTRAINTS.values():
@@ -109,7 +109,7 @@ def test_a_median_between_two_values(n_rows, low, high):
 
 @pytest.mark.parametrize("loss", ["poisson", "tweedie"])
 def test_resamples_hold_a_positive_count(loss, X):
-    """One row in sixty is not zero: a third of all resamples are without it, and they are drawn again."""
+    """Only one row in sixty is not zero: a third of all resamples lack it, and these are drawn again."""
     y = np.where(np.arange(N) == 0, 2.0, 0.0)
     m = rbr.RBRRegressor(loss=loss, n_bags=0).fit(X, y)
     assert is_finite(m.bootstrap(X, y, n=20, random_state=0).frequencies)

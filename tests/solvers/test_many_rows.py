@@ -1,4 +1,4 @@
-"""Many rows: a start on a sample, Hessians of a sample and pieces searched anew end no higher, and just as surely."""
+"""Many rows: with a start and Hessians from samples, and pieces searched again, fits end no higher and converge."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rbr.solvers.refit import norm
 N_ROWS = 8000
 
 
-# Squared error too goes over the rows.
-BY_ROWS = {"ns_of_a_fit_by_rows": 0.0}
+# Squared error is fitted by rows too, not by the cross-tabulation.
+BY_ROWS = {"ns_per_entry_by_rows": 0.0}
 FEW = SolverOptions(many_rows=np.inf, min_sample_rows=np.inf, rough_from_rows=np.inf, **BY_ROWS)
-# 8000 rows are many: 500 make a sample, 1000 a Hessian.
+# 8000 rows count as many: 500 make a sample, and 1000 are enough for a Hessian.
 MANY_ROWS = {"many_rows": 1000, "min_sample_rows": 500, **BY_ROWS}
 MANY = SolverOptions(rough_from_rows=1000, hessian_rows=1000, hessian_rows_per_unknown=16, **MANY_ROWS)
 
@@ -38,7 +38,7 @@ def design_of(weighting="counts", seed=0, n_rows=N_ROWS, correlated=False):
 
 
 def few_and_many(design, y, **arguments):
-    """The fit as for few rows, and the one as for many."""
+    """The fit with the options for few rows, and the one with those for many."""
     return rbr.solve(design, y, options=FEW, **arguments), rbr.solve(design, y, options=MANY, **arguments)
 
 
@@ -62,7 +62,7 @@ def test_the_objective_ends_no_higher_and_at_a_fixed_point(loss, jump_cost):
         constraints = Constraints(limit, 6, shape=shape, jump_cost=jump_cost)
         options = {"loss": loss, "constraints": constraints, "alpha": 1e-3}
         few, found = few_and_many(design, y, **options)
-        # Stated before it was measured: within a thousandth above what all rows from the start give, or below.
+        # A bound that was fixed before measuring: at most a thousandth above a fit that starts on all rows.
         assert found.loss_path[-1] <= few.loss_path[-1] + 1e-3 * abs(few.loss_path[-1])
         assert (np.diff(found.loss_path) <= 0).all()
         assert found.converged and is_fixed_point(found)
@@ -74,7 +74,7 @@ def test_the_fit_begins_on_a_sample_whose_work_is_counted():
     y = make_target("log_loss", design, strength=2.0)
     few, found = few_and_many(design, y, loss="log_loss")
     assert len(few.history[0].support) == 0 < len(found.history[0].support)
-    # A look-up of the used columns, a gradient of all, and what was done on one row in sixteen.
+    # A look-up of the used columns, a gradient of all columns, and the work on one row in sixteen.
     of_all_rows = (len(found.history[0].support) + 12) / 12
     assert of_all_rows < found.history[0].passes < of_all_rows + 30 / 16
 
@@ -129,7 +129,7 @@ def test_a_sample_takes_one_row_of_every_stretch():
         cuts = np.arange(n_sample + 1) * n_rows // n_sample
         assert (cuts[:-1] <= rows).all() and (rows < cuts[1:]).all()
     steps = np.unique(np.diff(rows))
-    assert len(steps) > 100  # no period
+    assert len(steps) > 100  # not periodic
 
 
 def test_weights_of_a_sample_keep_their_proportions():
@@ -145,7 +145,7 @@ def test_weights_of_a_sample_keep_their_proportions():
 
 
 def test_a_single_move_must_pay():
-    """Of classes, whose pieces are not searched anew."""
+    """Tested with several classes, because for those pieces are not searched again."""
     gains = {0.0: [], 1e-3: []}
     for seed in range(4):
         design = design_of(seed=seed)
@@ -154,7 +154,7 @@ def test_a_single_move_must_pay():
             options = replace(MANY, least_gain=np.inf if least else 0.0, least_relative_gain=least)
             constraints = Constraints(max_segments=6, jump_cost=0.1)
             s = rbr.solve(design, y, loss="multinomial", constraints=constraints, options=options)
-            # A move follows on an iterate at which the step proposes nothing.
+            # A move follows an iterate that the proximal step leaves in place.
             still = [row.residual <= 1e-5 * norm(s.f, design.weights) for row in s.history[:-1]]
             gains[least] += (-np.diff(s.loss_path)[still] / s.loss_path[:-1][still]).tolist()
     assert min(gains[0.0]) < 1e-3
@@ -192,7 +192,7 @@ def test_pieces_are_settled_before_unused_columns_are_read():
 
 
 def test_jumps_are_looked_at_again_when_the_last_refit_has_changed_much():
-    """A search before a refit of many steps says nothing of the places after it."""
+    """The best places found before a refit of many steps need not be the best after it."""
     design = design_of(WEIGHTINGS[1], seed=0, correlated=True)
     y = make_target("log_loss", design, seed=0, strength=2.0)
     options = {"loss": "log_loss", "constraints": Constraints(4, 6, shape="mixed", jump_cost=0.0), "alpha": 1e-3}

@@ -1,4 +1,4 @@
-"""Moves: what is proposed is what it says, and on tiny problems nothing better is left out."""
+"""Moves: proposals make the changes they name, and on tiny problems no better one is left out."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_shifts_move_the_jumps_they_name(loss, shape):
             assert isinstance(shift, Shift)
             table = table_of(design, shift.feature)
             old, new = (a[table] if a.ndim == 1 else a[table, shift.output] for a in (labels, proposal.labels))
-            # The named jump has gone, the other stands, and the number of pieces is the same.
+            # The named jump is gone, the other stays, and the number of pieces is the same.
             jumps_old, jumps_new = (set((np.flatnonzero(np.diff(a)) + 1).tolist()) for a in (old, new))
             live = np.flatnonzero(design.weights[table] > 0)
             seen = {int(live[live >= k][0]) for k in jumps_old if (live >= k).any()}
@@ -185,7 +185,7 @@ def test_prefix_errors_are_those_of_least_squares(is_line):
 @pytest.mark.parametrize("shape", ["constant", "linear", "mixed", "levels"])
 @pytest.mark.parametrize("alpha", [0.0, 0.01])
 def test_pieces_searched_anew_promise_what_they_gain(shape, alpha):
-    """Exactly for squared error and one feature, whose loss is a parabola in each bin."""
+    """The promise is exact for squared error and one feature, where the loss is a parabola in each bin."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.random(24))
     codes = np.minimum(rng.integers(0, 24, 600), rng.integers(0, 24, 600))

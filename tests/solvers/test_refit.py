@@ -45,7 +45,7 @@ def test_basis_is_orthonormal_of_mean_zero_and_spans_the_tables_of_the_pieces(sh
             q = basis.basis
             np.testing.assert_allclose(q.T @ (w[:, None] * q), np.eye(q.shape[1]), atol=1e-12)
             np.testing.assert_allclose(w @ q, 0.0, atol=1e-12)
-            # Its dimension is what the pieces can choose, and the projected table lies in it.
+            # Its dimension is the number of free parameters of the pieces, and the projected table lies in its span.
             pieces = np.unique(labels[labels >= 0])
             live = w > 0
             slopes = sum(int(p % 2 and np.ptp(x[live & (labels == p)]) > 0) for p in pieces)
@@ -53,7 +53,7 @@ def test_basis_is_orthonormal_of_mean_zero_and_spans_the_tables_of_the_pieces(sh
             assert q.shape[1] == weighty + slopes - 1
             projected = q @ (q.T @ (w * found.f[table]))
             np.testing.assert_allclose(projected[live], found.f[table][live], atol=1e-12)
-            # Bins of a group have one row of the basis; those outside every piece have none.
+            # The bins of a group share a row of the basis; bins outside every piece have a row of zeros.
             inside = (labels >= 0) | (shape == "frequency")
             np.testing.assert_array_equal(basis.group_basis[basis.groups[inside]], q[inside])
             assert not q[~inside].any()
@@ -182,7 +182,9 @@ def test_a_level_that_the_sample_lacks_does_not_hold_up_a_refit():
     found = bound.prox(np.random.default_rng(0).normal(size=49), 1.0, 0.0)
     exact, _ = refitted(objective, bound, found, max_newton=30, tol=1e-7, alpha=1e-3)
     n_exact = objective.work.newton_steps
-    objective = objective_of(design, y, "log_loss", slow=np.inf, **ROUGH)  # no way back to all rows
+    objective = objective_of(
+        design, y, "log_loss", slow_gain_ratio=np.inf, **ROUGH
+    )  # never goes back to a Hessian of all rows
     rough, _ = refitted(objective, bound, found, max_newton=30, tol=1e-7, alpha=1e-3)
     np.testing.assert_allclose(rough.f, exact.f, atol=1e-5)
     assert objective.work.newton_steps <= 4 * n_exact
@@ -237,7 +239,7 @@ def test_passes_and_cholesky_give_the_same_refit(loss):
         by_passes = objective_of(design, y, loss, **{name: 1})
         applied, _ = refitted(by_passes, bound, found, max_newton=30, tol=1e-10, alpha=0.01)
         np.testing.assert_allclose(applied.f, dense.f, rtol=0, atol=1e-5 if loss == "quantile" else 1e-7)
-    # Both are stationary: no direction within the pieces is downhill.
+    # The refit is stationary: no direction within the pieces is downhill.
     space = Space(objective, bound, dense.support, found.labels)
     slope = space.coordinates(objective.gradient(dense) + 0.01 * dense.f)
     assert np.abs(slope).max() < 1e-6

@@ -1,4 +1,4 @@
-"""Screening: the same iterates to the bit from fewer columns, because the bounds hold; and looser ones would not do."""
+"""Screening: the same iterates to the bit from fewer columns, with bounds that hold and are not much too large."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fit_with_all_columns(*args):
 
 
 def same_iterates(one, other) -> bool:
-    """Whether all that a fit shows has the same bits."""
+    """Whether two fits have the same bits in their tables, labels, losses and histories."""
     if len(one.history) != len(other.history) or one.work.newton_steps != other.work.newton_steps:
         return False
     pairs = [(one.f, other.f), (one.loss_path, other.loss_path), (one.labels, other.labels)]
@@ -89,7 +89,7 @@ def test_greedy_searches_are_screened_by_the_norm_before_the_search(shape):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_without_the_drift_iterates_would_change(monkeypatch):
-    """The test of the bits above can fail: with too small a bound it does."""
+    """The tests above can fail: if the bounds are too small, because the drift is left out, the bits differ."""
     differ = 0
     for seed in range(8):
         for jump_cost in PRICED:
@@ -102,7 +102,7 @@ def test_without_the_drift_iterates_would_change(monkeypatch):
 
 
 class Remembered:
-    """A screen that has seen one residual, and what another one really gives."""
+    """Bounds from a screen that has seen one residual, and the true norms and nets at another."""
 
     def __init__(self, seed, shape, weighting, loss, jump_cost, step, size):
         design, y, arguments = problem_of(loss, weighting, shape, jump_cost, 4, seed)
@@ -131,7 +131,7 @@ class Remembered:
         self.drift = second.drift
 
     def _nets(self, gradient, step, scale):
-        """What each table alone gains after paying, before its entry."""
+        """What each table alone gains after paying for its pieces, before the cost of its entry."""
         bound, nets = self.constraints, np.zeros_like(self.norm_bounds)
         columns = np.atleast_2d(gradient.T)
         for c in range(len(columns)):
@@ -160,7 +160,7 @@ def test_bounds_hold_wherever_the_residual_goes(seed, shape, weighting, loss, ju
 
 
 def test_bounds_are_not_much_larger_than_they_must_be():
-    """Some table's norm comes near the bound: half of the drift would not do."""
+    """The norm of some table grows by more than 0.6 of the drift, so half the drift would be no bound."""
     reached = 0.0
     for seed in range(20):
         seen = Remembered(seed, "free", "counts", "squared_error", 0.0, 1.0, 1.0)

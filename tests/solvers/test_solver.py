@@ -112,7 +112,7 @@ def test_algorithm_1_agrees_with_its_oracle_at_every_position(position):
 
 
 def assert_agrees_with_the_oracle(B, y, n_steps=30, **problem):
-    """Algorithm 1 and its oracle after some steps; returns the oracle's answer."""
+    """Algorithm 1 and its oracle agree after `n_steps` steps; returns the oracle's answer."""
     fast = rbr.solve(B, y, solver="algorithm1", max_iter=n_steps, tol=0.0, **problem)
     slow = rbr.reference.solve(B, y, max_iter=n_steps, tol=0.0, **problem)
     np.testing.assert_allclose(fast.f, slow.f, rtol=0, atol=1e-9 * max(np.abs(slow.f).max(), 1.0))
@@ -148,7 +148,7 @@ def test_algorithm_1_excludes_and_includes_as_its_oracle_does(
 
 @pytest.mark.parametrize(("scale", "pays"), [(0.4, True), (2.0, False)])
 def test_a_feature_that_is_always_included_pays_for_its_pieces_only(scale, pays):
-    """The table gains 1 / 2; its jump costs scale * log 2, and its entry would cost twice as much again."""
+    """The table gains 1 / 2; its jump costs scale * log 2, and its entry would cost another 2 * scale * log 2."""
     B = BinnedMatrix(np.stack([np.repeat([0, 1], 50), np.tile([0, 1], 50)]), offsets=[0, 2, 4])
     y = np.where(B.codes[0] == 1, 1.0, -1.0)
     for always_include in ((), (0,)):
@@ -186,7 +186,7 @@ def test_algorithm_1_stops_where_its_oracle_does_and_takes_the_same_warm_start()
     fast = rbr.solve(B, data.y, solver="algorithm1", **problem)
     slow = rbr.reference.solve(B, data.y, **problem)
     assert fast.converged
-    # The oracle needs the step that changes nothing to know it; the fast twin sees it coming.
+    # The oracle stops after a step that changes nothing; `solve` measures that step and does not take it.
     assert len(slow.loss_path) - 1 == fast.n_iter + 1
     np.testing.assert_allclose(fast.f, slow.f, rtol=0, atol=1e-3 * norm(slow.f, B.weights))
 
@@ -203,7 +203,7 @@ def count_pieces(table, labels, shape, weights, positions):
         return 1 + int((np.diff(np.sort(table)) > scale).sum())
     if shape in ("constant", "increasing", "decreasing"):
         return 1 + int((np.abs(np.diff(table)) > scale).sum())
-    # Lines: by the labels, after each piece has proved to be a line (a constant, where its label says so).
+    # Lines are counted by their labels, once each piece has proved to be a line (or a constant, if its label says so).
     assert (np.diff(labels // 2) >= 0).all()
     for label in np.unique(labels):
         inside = labels == label
@@ -246,7 +246,7 @@ def assert_in_constraint_set(solution, design, shape, limit, max_features):
 
 
 def assert_fixed_point(solution, design, y, loss, constraints, alpha, tol=1e-5):
-    """||f - P(f - mu grad)||_w at the reported step, with a gradient and a lambda of the test's own."""
+    """||f - P(f - mu grad)||_w at the reported step, with gradient and lambda computed independently here."""
     f = solution.f if solution.f.ndim == 2 else solution.f[:, None]
     z = np.stack([design.tocsr(scaled=False) @ column for column in f.T], axis=1) + solution.intercept
     prepared = get_loss(loss).prepare(get_loss(loss).validate(y), np.full(len(y), 1 / len(y)))
@@ -337,7 +337,7 @@ def test_ordinary_data_give_no_convergence_warning():
 
 
 def test_many_equal_tables_do_not_hide_that_a_step_moves_them():
-    # The step lets few features in at a time; at the end it must be a fixed point for all of them together.
+    # A step lets few features in at a time; the solution must be a fixed point for all of them together.
     rng = np.random.default_rng(0)
     n_features = 60
     codes = rng.integers(0, 2, (n_features, 200))
@@ -415,7 +415,7 @@ def test_callback_sees_every_iteration_and_may_stop(solver, capsys):
     np.testing.assert_array_equal(rows[-1].support, full.support)
     for last in (0, 2):
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # who stops a fit need not be told
+            warnings.simplefilter("error")  # a fit that the callback stops gives no warning
             stopped = rbr.solve(B, data.y, callback=lambda row, last=last: row.index == last, **problem)
         assert (stopped.n_iter, stopped.converged, stopped.status) == (last, False, "callback")
         assert stopped.loss_path[-1] == full.loss_path[last]
@@ -452,7 +452,7 @@ def test_ctrl_c_is_honoured_within_a_second():
         for _ in range(3):
             assert process.stdout.readline().strip() == "row"
         process.send_signal(signal.SIGINT)
-        # "Within a second" is measured by benches/solver.py; here a busy machine may take longer, but not for ever.
+        # "Within a second" is measured by benches/solver.py; here a busy machine may take longer, but must not hang.
         out, _ = process.communicate(timeout=60)
     assert out.split()[-1] == "interrupted"
 
@@ -520,7 +520,7 @@ def errors_of_algorithm_1(binning, n_rows, noise, seed, n_steps=9):
 
 @pytest.mark.parametrize("binning", ["regular", "binomial"])
 def test_convergence_theorem(binning):
-    """The error falls geometrically to a floor proportional to ||noise||, the faster the larger n.
+    """The error falls geometrically to a floor proportional to ||noise||, and faster for larger n.
 
     The rate is the geometric mean of the first five steps over six instances. Margins: below 0.5 at 500 rows; from n0
     to 16 n0 rows it falls to between 0.15 and 0.4 of itself, where sqrt(n0 / n) says 0.25; each instance has fallen to
@@ -605,7 +605,7 @@ def test_planted_features_are_found_without_noise():
 
 
 def test_the_jump_cost_finds_the_number_of_features():
-    """Functions of equal strength, noise sd half the signal's: the five true features and at most one more, 9 in 10."""
+    """Equal strengths, noise sd half the signal's: 9 of 10 fits find the five true features and at most one more."""
     hits, false = 0, 0
     for seed in range(10):
         B, data = planted(600, 50, 5, 32, noise=0.5, equal_strength=True, random_state=seed)
@@ -628,7 +628,7 @@ def test_moving_jumps_leaves_local_optima(seed, monkeypatch):
 
 
 def test_a_short_step_does_not_keep_features_out():
-    """A short step is a strict selector: from zero it lets nothing in. Single entries do."""
+    """A short step from zero lets no feature in, because it selects strictly; the single entries that are tried do."""
     B, data = planted(300, 30, 5, 20, noise=0.5, random_state=0)
     usual, short = (rbr.solve(B, data.y, step_size=step) for step in ("auto", 1e-3))
     assert len(usual.support) > 1
@@ -640,7 +640,7 @@ def test_a_short_step_does_not_keep_features_out():
 
 
 def test_dispersion_is_about_the_variance_of_the_noise_and_errs_on_the_high_side():
-    """Places that were searched for count as degrees of freedom, so at 1000 rows it is some 20% too high."""
+    """The search for the places of jumps counts as degrees of freedom, so at 1000 rows it is some 20% too high."""
     for seed in (1, 2):
         B, data = planted(1000, 20, 4, 32, noise=0.5, equal_strength=True, random_state=seed)
         true = (data.y - data.signal).var()
@@ -793,7 +793,7 @@ def test_relative_weights_are_remarked_upon():
 
 
 def movement_within_pieces(solution):
-    """How far a step of the natural length, with the pieces held, would move the tables, over their norm."""
+    """How far a step of the natural length with fixed pieces would move the tables, relative to their norm."""
     problem, point = solution.problem, solution.point
     space = Space(problem.objective, problem.constraints, point.support, solution.labels)
     slope = space.coordinates(problem.objective.gradient(point)) + problem.alpha * space.coordinates(point.f)
@@ -832,7 +832,7 @@ def test_an_objective_stands_for_the_rows_it_was_made_of():
     objective = rbr.make_objective(B, data.y, **rows)
     assert_same_bits(rbr.solve(objective=objective, constraints=Constraints(5, 4)).f, expected.f)
     for name, value in {"B": B, "y": data.y, "loss": "huber", "offset": data.y, "n_jobs": 1}.items():
-        with pytest.raises(ValueError, match=f"^{name} is given beside an objective"):
+        with pytest.raises(ValueError, match=f"^{name} is given together with an objective"):
             rbr.solve(objective=objective, **{name: value})
     with pytest.raises(TypeError, match="B is a NoneType; it must be a BinnedMatrix"):
         rbr.solve()

@@ -15,7 +15,7 @@ SHAPES = ("constant", "linear", "frequency", "free")
 
 
 def bases_of_tables(shape, b, limit):
-    """An orthonormal basis of each largest subspace of the tables of mean zero that the limit allows."""
+    """An orthonormal basis of each maximal subspace of tables of mean zero within the limit."""
     centre = np.eye(b) - 1 / b
     if shape == "free":
         spans = [np.eye(b)]
@@ -78,7 +78,7 @@ def test_projections_against_every_subspace(shape):
 
 
 def test_two_features_in_the_difference():
-    """With s_G = 2 a feature may take both points' pieces, at the price of another."""
+    """With s_G = 2, one feature may use the pieces of both points, at the cost of another feature."""
     cone = small_cone("constant", max_features=2, n_bins=(4, 4, 4))
     bases = bases_of_difference(cone)
     rng = np.random.default_rng(1)
@@ -136,7 +136,7 @@ def test_complexity_of_a_subspace_is_its_dimension():
 
 
 def test_complexity_of_the_larger_of_two_lines():
-    """Two bins leave one dimension; the larger of two squared normal numbers has the mean 1 + 2 / pi."""
+    """Two bins leave one dimension, and the larger of two squared normal numbers has mean 1 + 2 / pi."""
     omega = theory.gaussian_complexity(theory.Cone(Constraints(1, 2), [2, 2]), 4000, random_state=0)
     assert omega.low < 1 + 2 / np.pi < omega.high
 
@@ -203,7 +203,7 @@ def test_rows_have_identity_covariance_on_the_zero_mean_subspace():
 
 @pytest.mark.parametrize("binning", ["regular", "binomial"])
 def test_mean_squared_length_of_a_prediction(binning):
-    """E ||X_bin beta||^2 is ||beta||^2 for tables of mean zero, and more by the products of the means for others."""
+    """E ||X_bin beta||^2 is ||beta||^2 for tables of mean zero; otherwise the products of the means are added."""
     n_bins, rng = np.array([3, 4, 6]), np.random.default_rng(0)
     beta = rng.normal(size=13)
     means = np.array([block.mean() for block in np.split(beta, [3, 7])])
@@ -268,7 +268,7 @@ def test_coupling_moves_the_excess_and_nothing_else():
 
 
 def test_coupling_has_the_law_of_a_regular_design():
-    """Four rows in two bins: six arrangements, each as likely as the others (a tail of four sd is allowed)."""
+    """Four rows in two bins have six arrangements, all equally likely (within four standard deviations)."""
     n_draws = 6000
     S = theory.random_design(4, [2] * n_draws, "binomial", random_state=0)
     arrangements, counts = np.unique(theory.coupled_regular_design(S, random_state=0).codes, axis=0, return_counts=True)
@@ -297,7 +297,7 @@ def test_stretch_against_every_set_of_features(max_features):
 
 
 def test_iterate_is_algorithm_1_of_the_reference():
-    """On a regular design the intercept of y, which has the mean zero, is zero at every step."""
+    """On a regular design, with y of mean zero, the intercept is zero at every step."""
     rng = np.random.default_rng(0)
     cone = theory.Cone(Constraints(2, 3), [6, 4, 5, 3])
     B = theory.random_design(120, cone.n_bins, random_state=1)
@@ -312,7 +312,7 @@ def test_iterate_is_algorithm_1_of_the_reference():
 
 @pytest.mark.parametrize("binning", ["regular", "binomial"])
 def test_second_bound_of_the_convergence_theorem(binning):
-    """With eps_R replaced by the norm of M on all tables of mean zero, which it cannot exceed, no step breaks it."""
+    """It holds at every step with eps_R replaced by its upper bound, the norm of M on all tables of mean zero."""
     cone = theory.Cone(Constraints(2, 3), [6] * 8)
     rng = np.random.default_rng(0)
     for seed in range(5):
@@ -343,7 +343,7 @@ def test_first_bound_of_the_convergence_theorem_needs_a_gradient_of_zero():
     epsilon = found.gradient_correlation
     distance = np.linalg.norm(found.reached - found.minimiser)
     assert distance > (2 * epsilon) ** 200 * np.linalg.norm(found.minimiser)
-    # The second bound, C - C being the whole plane, does hold.
+    # The second bound does hold; C - C is the whole plane.
     assert distance <= 2 / (1 - 2 * epsilon) * np.linalg.norm(X.T @ (X @ found.minimiser - y))
 
 
