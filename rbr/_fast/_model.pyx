@@ -1,10 +1,10 @@
-"""Scoring, compiled: the raw scores of rows from the tables of a model, without computing codes.
+"""Scoring, compiled: the raw scores of rows from the terms of a model, without computing codes.
 
-A table is a step function padded to 2 ** m pieces and searched in m halvings that do not branch on the data, so the
+A term is a function of constant and linear pieces, padded to 2 ** m of them and searched in m halvings that do not branch on the data, so the
 processor works on many rows at once. Blocks of rows stay in the cache while the terms take turns.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 ctypedef fused real_t:
     float
@@ -20,12 +20,15 @@ def score(
     const double[::1] edges,          # IN  the edges of all terms, ascending within each; 2 ** m - 1 per term
     const int64_t[::1] edge_offsets,  # IN  (n_terms + 1,) where each term's edges lie in `edges`
     const double[:, ::1] tables,      # IN  (all pieces, n_outputs); 2 ** m rows per term, then one for NaN
+    const double[:, ::1] slopes,      # IN  (all pieces, n_outputs), likewise: 0 in constant pieces
+    const double[::1] anchors,        # IN  (all pieces,), likewise: where a line has its value in `tables`
+    const uint8_t[::1] has_lines,     # IN  (n_terms,) whether any slope of the term is not 0
     double[:, :] out,                 # IN/OUT (n_rows, n_outputs), the rows first <= i < last
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """out[i] += the sum over the terms of their table at values[i, column]: see the twin in rbr.reference."""
-    cdef Py_ssize_t n_terms = columns.shape[0], i0, n, t, n_pieces
+    """out[i] += the sum over the terms of their pieces at values[i, column]: see the definition in rbr.reference."""
+    cdef Py_ssize_t n_terms = columns.shape[0], i0, n, t, n_pieces, row
     cdef const double* table
     cdef const double* all_edges = NULL
     if edges.shape[0] > 0:
@@ -39,8 +42,15 @@ def score(
             for t in range(n_terms):
                 n_pieces = edge_offsets[t + 1] - edge_offsets[t] + 1
                 # A term has two more entries in `tables` than in `edges`.
-                table = &tables[edge_offsets[t] + 2 * t, 0]
-                if tables.shape[1] == 1:
+                row = edge_offsets[t] + 2 * t
+                table = &tables[row, 0]
+                if has_lines[t]:
+                    _add_lines(
+                        &values[i0, columns[t]], values.strides[0], n, all_edges + edge_offsets[t], n_pieces,
+                        table, &slopes[row, 0], &anchors[row], tables.shape[1], &out[i0, 0], out.strides[0],
+                        out.strides[1],
+                    )
+                elif tables.shape[1] == 1:
                     _add_run(
                         &values[i0, columns[t]], values.strides[0], n, all_edges + edge_offsets[t], n_pieces,
                         table, &out[i0, 0], out.strides[0],
@@ -125,5 +135,37 @@ cdef void _add_run_of_classes(
         entry = table + n_outputs * _piece((<const real_t*> place)[0], edges, n_pieces)
         for c in range(n_outputs):
             (<double*> (target + c * class_stride))[0] += entry[c]
+        place += stride
+        target += out_stride
+
+
+cdef void _add_lines(
+    const real_t* source,
+    Py_ssize_t stride,                # in bytes
+    Py_ssize_t n,
+    const double* edges,
+    Py_ssize_t n_pieces,
+    const double* table,
+    const double* slopes,
+    const double* anchors,
+    Py_ssize_t n_outputs,
+    double* out,                      # IN/OUT
+    Py_ssize_t out_stride,            # in bytes
+    Py_ssize_t class_stride,          # in bytes
+) noexcept nogil:
+    cdef const char* place = <const char*> source
+    cdef char* target = <char*> out
+    cdef double x, slope
+    cdef Py_ssize_t _i, c, piece, entry
+    for _i in range(n):
+        x = (<const real_t*> place)[0]
+        piece = _piece(x, edges, n_pieces)
+        for c in range(n_outputs):
+            entry = n_outputs * piece + c
+            slope = slopes[entry]
+            # A constant piece may hold infinite values, and NaN has an entry without a slope.
+            (<double*> (target + c * class_stride))[0] += table[entry] + (
+                slope * (x - anchors[piece]) if slope != 0.0 else 0.0
+            )
         place += stride
         target += out_stride

@@ -31,6 +31,7 @@ class BoundConstraints:
     positions: np.ndarray
     excluded: np.ndarray
     forced: np.ndarray
+    position: str = "rank"
 
     @property
     def n_features(self) -> int:

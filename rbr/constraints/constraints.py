@@ -189,6 +189,7 @@ class Constraints:
             missing=missing,
             shapes=_per_feature(self.shape, "constant", n_features, "shape", shape_names().index, np.int8),
             limits=_per_feature(self.max_segments, DEFAULT_MAX_SEGMENTS, n_features, "max_segments", int, np.int64),
+            position=self.position,
             positions=bin_positions(self.position, offsets, weights, missing, positions),
         )
         bound.check_frequency()

@@ -38,6 +38,17 @@ def bin_positions(
         raise ValueError(
             f"positions[{k + 1}] is {values[k + 1]}, below positions[{k}]; within a table they must not fall"
         )
-    # Lines do not depend on the unit of the axis; a power of two changes no position and keeps squares finite.
-    size = np.abs(values).max(initial=0.0)
-    return np.ldexp(values, -int(np.frexp(size)[1]))
+    return _on_unit_intervals(values, offsets[:-1], last_ordered)
+
+
+def _on_unit_intervals(values: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The positions of each table shifted and scaled to [0, 1]; those of a bin of missing values stay finite.
+
+    Lines do not depend on the origin or the unit of the axis. Sums of squares do: they would overflow at 1e200, and
+    lose all their digits where numbers near 1e9 differ by 1.
+    """
+    sizes = np.diff(np.append(first, len(values)))
+    # Halves, since the range of two huge numbers may not be finite.
+    low, half_range = values[first], values[last] / 2 - values[first] / 2
+    scaled = (values / 2 - np.repeat(low / 2, sizes)) / np.repeat(np.where(half_range > 0, half_range, 1.0), sizes)
+    return np.clip(np.where(np.repeat(half_range > 0, sizes), scaled, 0.0), 0.0, 1.0)

@@ -30,6 +30,8 @@ from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Objective, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
+from rbr.solvers.last_refit import last_refit
+from rbr.solvers.lines import draw_lines, look_within_bins, on_objective
 
 try:  # callbacks are new in scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -98,8 +100,9 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         context = self._begin_callbacks(X, target)
         rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
         solution = self._solve(
-            make_objective(design, y, X=X if self.refine_cuts else None, **rows),
+            make_objective(design, y, X=X, **rows),
             arguments,
+            is_numeric=~binner.is_categorical_,
             n_bags=self._n_bags(design.n_rows, design.n_features),
             random_state=self._bag_random_state(),
             warm_start=warm,
@@ -107,7 +110,8 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         )
         if self.refine_cuts:
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol)
-        model = AdditiveModel.from_solution(binner, solution, classes=classes)
+        finished = self._finish(solution, binner, arguments)
+        model = AdditiveModel.from_solution(binner, finished, classes=classes)
         self._keep(model, solution, binner)
         if context is not None:
             fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
@@ -127,12 +131,28 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         }
 
     def _solve(
-        self, objective: Objective, arguments: dict[str, Any], *, n_bags: int, random_state, **start
+        self, objective: Objective, arguments: dict[str, Any], *, is_numeric, n_bags: int, random_state, **start
     ) -> Solution:
         """The tables of one fit, bags included."""
-        solution, constraints = solve(objective=objective, **start, **arguments), arguments["constraints"]
-        if not n_bags:
+        solution = solve(objective=objective, **start, **arguments)
+        solution = look_within_bins(solution, is_numeric, functools.partial(solve, **{**start, **arguments}))
+        if n_bags:
+            solution = self._average(solution, arguments, n_bags, random_state)
+        return on_objective(solution, objective)
+
+    def _finish(self, solution: Solution, binner: Binner, arguments: dict[str, Any]) -> Solution:
+        """The solution with lines in x and, unless it is an average, the last refit."""
+        solution = draw_lines(solution, ~binner.is_categorical_)
+        if solution.status == "average":
             return solution
+        # Class weights make rows louder, not more; the dispersion says by how much, and the prior's rows follow.
+        has_known_dispersion = solution.problem.objective.loss.has_known_dispersion
+        rows_per_row = (arguments.get("dispersion") or 1.0) if has_known_dispersion else 1.0
+        return last_refit(solution, float(self.prior_rows) * rows_per_row)
+
+    def _average(self, solution: Solution, arguments: dict[str, Any], n_bags: int, random_state) -> Solution:
+        """The average of fits on bags."""
+        objective, constraints = solution.problem.objective, arguments["constraints"]
         if self.jump_cost == "default":
             ways = candidate_fits(constraints, objective, self.alpha)
         else:
@@ -183,6 +203,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         if self.n_bags != "auto":
             check_int(self.n_bags, "n_bags", 0)
         check_real(self.alpha, "alpha", 0.0)
+        check_real(self.prior_rows, "prior_rows", 0.0)
         if not isinstance(self.refine_cuts, (bool, np.bool_)):
             raise ValueError(f"refine_cuts is {self.refine_cuts!r}; it must be True or False")
         check_choice(self.solver, "solver", SOLVERS)
@@ -428,7 +449,9 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             rows = {"loss": self.model_.loss, "sample_weight": weight, "offset": offset, "n_jobs": 1}
             # A number, not a generator: what threads draw from a shared generator would depend on their order.
             options = {"n_bags": n_bags, "random_state": number, "callback": lambda _: stop.is_set()}
-            solution = self._solve(make_objective(design, y, **rows), arguments, **options)
+            objective = make_objective(design, y, **rows)
+            solution = self._solve(objective, arguments, is_numeric=~binner.is_categorical_, **options)
+            solution = self._finish(solution, binner, {})
             return solution.f, solution.support
 
         needs_positive = self.model_.loss.link == "log"
@@ -493,6 +516,8 @@ PARAMETERS = """max_features : int or None
         Features that are never used, and features that always enter, at no cost.
     alpha : float
         Ridge penalty on the tables. The classifier's small default keeps the scores of pure bins finite and readable.
+    prior_rows : float
+        A piece of m rows is shrunk by about m / (m + prior_rows) towards the mean of its table, in the last refit.
     n_bags : int or "auto"
         Average the tables of this many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.

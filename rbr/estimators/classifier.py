@@ -54,6 +54,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         exclude=None,
         always_include=None,
         alpha=1e-4,
+        prior_rows=5.0,
         n_bags="auto",
         class_weight=None,
         solver="auto",
@@ -61,7 +62,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         max_iter=200,
         tol=1e-5,
         weights="counts",
-        position="rank",
+        position="value",
         segmentation="exact",
         refine_cuts=False,
         n_jobs=None,
@@ -80,6 +81,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         self.exclude = exclude
         self.always_include = always_include
         self.alpha = alpha
+        self.prior_rows = prior_rows
         self.n_bags = n_bags
         self.class_weight = class_weight
         self.solver = solver

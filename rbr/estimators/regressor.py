@@ -47,13 +47,14 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         exclude=None,
         always_include=None,
         alpha=0.0,
+        prior_rows=5.0,
         n_bags="auto",
         solver="auto",
         step_size="auto",
         max_iter=200,
         tol=1e-5,
         weights="counts",
-        position="rank",
+        position="value",
         segmentation="exact",
         refine_cuts=False,
         n_jobs=None,
@@ -73,6 +74,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         self.exclude = exclude
         self.always_include = always_include
         self.alpha = alpha
+        self.prior_rows = prior_rows
         self.n_bags = n_bags
         self.solver = solver
         self.step_size = step_size

@@ -38,7 +38,9 @@ def zero(term: Term) -> Term:
     """The term with the value 0 everywhere, as one piece."""
     values = np.zeros_like(term.values)
     missing_value = None if term.missing_value is None else np.zeros_like(term.missing_value)
-    return term.edited(values=values, missing_value=missing_value, labels=np.zeros(term.n_ordered, dtype=np.int32))
+    return term.edited(
+        values=values, missing_value=missing_value, labels=np.zeros(term.n_ordered, dtype=np.int32), slopes=values
+    )
 
 
 def merge(term: Term, pieces: Iterable[int]) -> Term:
@@ -69,7 +71,10 @@ def smooth(term: Term, bandwidth: float) -> Term:
 
 
 def make_monotone(term: Term, increasing: bool) -> Term:
-    """The nearest increasing (or decreasing) table under the training weights; missing values keep theirs."""
+    """The nearest increasing (or decreasing) table under the training weights; missing values keep theirs.
+
+    A term with lines in x that is not monotone becomes a staircase, one step per bin, before that.
+    """
     if term.kind == "category":
         raise ValueError(f"term {term.name!r} is a category; only numeric terms can be made monotone")
     sign, weights = 1.0 if increasing else -1.0, _weights(term)
@@ -81,9 +86,11 @@ def make_monotone(term: Term, increasing: bool) -> Term:
         else:
             values[:, c] = sign * isotonic(sign * column, weights)
     values = values.reshape(term.values.shape)
-    if np.array_equal(values, term.values):
+    ends = np.array([end for piece in term.pieces for end in piece.ends])
+    if np.array_equal(values, term.values) and (not term.has_slopes or (np.diff(sign * ends, axis=0) >= 0).all()):
         return term
-    return term.edited(values=values, labels=relabel(term, values), grouped=False)
+    no_slopes = np.zeros_like(term.values)
+    return term.edited(values=values, labels=relabel(term, values), slopes=no_slopes, grouped=False)
 
 
 def recentred(term: Term) -> tuple[Term, np.ndarray]:
@@ -94,7 +101,7 @@ def recentred(term: Term) -> tuple[Term, np.ndarray]:
     missing_value = None if term.missing_value is None else term.missing_value - mean
     # The predictions do not change, so the training losses stay known.
     facts = {"loss_drop": term.loss_drop, "jump_facts": term.jump_facts}
-    return term.edited(values=values, missing_value=missing_value, **facts), mean
+    return term.edited(values=values, missing_value=missing_value, slopes=term.slopes, **facts), mean
 
 
 def _with_pieces(term: Term, values: np.ndarray, kept: Sequence[int]) -> Term:
@@ -104,7 +111,9 @@ def _with_pieces(term: Term, values: np.ndarray, kept: Sequence[int]) -> Term:
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.empty(len(first), dtype=np.int32)
     order[np.argsort(first)] = np.arange(len(first))
-    return term.edited(values=values, labels=2 * order[inverse] + labels % 2)
+    slopes = np.array(term.slopes)
+    slopes[kept] = 0.0
+    return term.edited(values=values, labels=2 * order[inverse] + labels % 2, slopes=slopes)
 
 
 def _weights(term: Term) -> np.ndarray:

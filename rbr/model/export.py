@@ -1,7 +1,7 @@
 """A model in other languages: SQL, a scorecard, ONNX.
 
 SQL and ONNX use the merged steps of rbr.model.scoring and add the terms in the same order, so a database that reads
-doubles exactly gives the same bits as `decision_function`.
+doubles exactly gives the same bits as `decision_function`, or nearly: it may round v + b * (x - x0) in its own way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rbr.model.scoring import merged_steps
+from rbr.model.scoring import Steps, merged_steps
 from rbr.model.terms import Term, column_name, import_pandas
 
 if TYPE_CHECKING:
@@ -90,11 +90,12 @@ def _case(term: Term, column: str, c: int, quote: Dialect) -> str:
     missing = 0.0 if term.missing_value is None else np.atleast_1d(term.missing_value)[c]
     whens = [f"WHEN {column} IS NULL THEN {_number(missing)}"]
     if term.kind == "numeric":
-        edges, values, _ = merged_steps(term)
+        steps = merged_steps(term)
+        pieces = [_line(steps, k, c, column) for k in range(len(steps.values))]
         # One class need not jump where another does; a step that changes nothing is left out.
-        jumps = np.flatnonzero(np.diff(values[:, c]))
-        whens += [f"WHEN {column} <= {_number(edges[k])} THEN {_number(values[k, c])}" for k in jumps]
-        otherwise = values[-1, c]
+        ends = [k for k in range(len(steps.edges)) if pieces[k] != pieces[k + 1]]
+        whens += [f"WHEN {column} <= {_number(steps.edges[k])} THEN {pieces[k]}" for k in ends]
+        otherwise = pieces[-1]
     else:
         groups: dict[float, list] = {}
         for category, value in zip(term.categories or (), term.values.reshape(term.n_ordered, -1)[:, c], strict=False):
@@ -102,8 +103,16 @@ def _case(term: Term, column: str, c: int, quote: Dialect) -> str:
         for value, categories in groups.items():
             listed = ", ".join(_literal(category, term, quote) for category in categories)
             whens.append(f"WHEN {column} IN ({listed}) THEN {_number(value)}")
-        otherwise = 0.0
-    return f"CASE {' '.join(whens)} ELSE {_number(otherwise)} END"
+        otherwise = _number(0.0)
+    return f"CASE {' '.join(whens)} ELSE {otherwise} END"
+
+
+def _line(steps: Steps, k: int, c: int, column: str) -> str:
+    """What piece k adds to the score of class c: a number, or value + slope * (x - anchor)."""
+    value, slope = steps.values[k, c], steps.slopes[k, c]
+    if slope == 0:
+        return _number(value)
+    return f"{_number(value)} + {_number(slope)} * ({column} - {_number(steps.anchors[k])})"
 
 
 def _literal(category: Any, term: Term, quote: Dialect) -> str:
@@ -211,11 +220,15 @@ class _Graph:
         TensorProto = self.onnx.TensorProto
         if term.kind == "numeric":
             x = self.input(column, TensorProto.DOUBLE)
-            edges, values, missing = merged_steps(term)
-            below = self.add("Cast", [self.add("Less", [self.constant(edges[None]), x])], to=TensorProto.INT64)
+            steps = merged_steps(term)
+            below = self.add("Cast", [self.add("Less", [self.constant(steps.edges[None]), x])], to=TensorProto.INT64)
             code = self.add("ReduceSum", [below, self.constant(np.array([1]))], keepdims=0)
-            table = np.concatenate([values, missing[None]])
+            table = np.concatenate([steps.values, steps.missing[None]])
             code = self.where_nan(x, len(table) - 1, code)
+            if steps.slopes.any():
+                return self.add(
+                    "Add", [self.add("Gather", [self.constant(table), code], axis=0), self.rise(steps, x, code)]
+                )
         else:
             values = term.values.reshape(term.n_ordered, -1)
             nothing = np.zeros((1, values.shape[1]))
@@ -223,6 +236,15 @@ class _Graph:
             table = np.concatenate([values, nothing, missing])
             code = self.category_code(term, column, len(table) - 2)
         return self.add("Gather", [self.constant(table), code], axis=0)
+
+    def rise(self, steps: Steps, x: str, code: str) -> str:
+        """slope * (x - anchor) of the piece, and 0 in a constant one, whatever x is."""
+        slopes = np.concatenate([steps.slopes, np.zeros_like(steps.missing[None])])
+        anchors = np.append(steps.anchors, 0.0)[:, None]
+        slope, anchor = (self.add("Gather", [self.constant(a), code], axis=0) for a in (slopes, anchors))
+        rise = self.add("Mul", [slope, self.add("Sub", [x, anchor])])
+        is_constant = self.add("Equal", [slope, self.constant(np.zeros((1, 1)))])
+        return self.add("Where", [is_constant, self.constant(np.zeros((1, 1))), rise])
 
     def where_nan(self, x: str, code_of_nan: int, code: str) -> str:
         is_nan = self.add("Squeeze", [self.add("IsNaN", [x]), self.constant(np.array([1]))])

@@ -24,7 +24,7 @@ from rbr.model import AdditiveModel
 from rbr.model.terms import Term
 
 FORMAT = "rbr-model"
-VERSION = 2
+VERSION = 3
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _CLASS_KINDS = "biufUO"
@@ -142,6 +142,8 @@ def _term_out(term: Term) -> dict:
         "grouped": term.grouped,
         "loss_drop": _number_out(term.loss_drop),
         "jump_facts": _numbers_out(term.jump_facts),
+        "slopes": _numbers_out(term.slopes),
+        "bounds": _numbers_out(term.bounds),
     }
 
 
@@ -248,8 +250,25 @@ def _term_from_1_to_2(item: Any, where: str) -> dict:
     return {"columns": [feature], **{name: value for name, value in item.items() if name != "feature"}}
 
 
+def _from_2_to_3(content: dict) -> dict:
+    """Up to version 2 lines were staircases, with one step per bin."""
+    terms = content.get("terms")
+    if isinstance(terms, list):
+        terms = [_term_from_2_to_3(item, f"term {k}") for k, item in enumerate(terms)]
+        content = {**content, "terms": terms}
+    return {**content, "version": 3}
+
+
+def _term_from_2_to_3(item: Any, where: str) -> dict:
+    values = _Fields(item, where).numbers("values", (1, 2))
+    for name in ("slopes", "bounds"):
+        if name in item:
+            raise ValueError(f"{where} has the unknown field {name!r}")
+    return {**item, "slopes": np.zeros_like(values).tolist(), "bounds": ["-Infinity", "Infinity"]}
+
+
 # By version: the function that converts its content to the next version.
-_UPGRADES = {1: _from_1_to_2}
+_UPGRADES = {1: _from_1_to_2, 2: _from_2_to_3}
 
 
 def _term_in(item: Any, k: int) -> Term:
@@ -266,6 +285,9 @@ def _term_in(item: Any, k: int) -> Term:
     if facts.size and (facts.ndim != 2 or facts.shape[1] != 5):
         raise ValueError(f"{where}: jump_facts has shape {facts.shape}; it must have 5 columns")
     missing_value = given.get("missing_value", (int, float, list), None)
+    bounds = given.numbers("bounds", (1,))
+    if bounds.shape != (2,):
+        raise ValueError(f"{where}: bounds has shape {bounds.shape}; it must be two numbers")
     term = Term(
         name=given.get("name", str),
         columns=tuple(columns),
@@ -281,6 +303,8 @@ def _term_in(item: Any, k: int) -> Term:
         grouped=given.get("grouped", bool),
         loss_drop=given.numbers("loss_drop", (0,)),
         jump_facts=facts,
+        slopes=given.numbers("slopes", (1, 2)),
+        bounds=tuple(bounds.tolist()),
     )
     edges = term.jump_facts[:, 1:4]
     if edges.size and not ((edges >= 0) & (edges < len(term.edges)) & (edges == np.floor(edges))).all():

@@ -31,7 +31,8 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
         n_ordered = int(tables.n_bins[j] - tables.missing[j])
         spec = constraints.spec(j)
         values = equalise_pieces(solution.f[table], solution.labels[table], shares[table], spec)
-        labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], spec)
+        lines = _lines_of(solution, j, n_ordered)
+        labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], lines.get("slopes"), spec)
         columns = tables.columns_of(j)
         column = columns[0]  # a Term has exactly one
         is_category = bool(binner.is_categorical_[column])
@@ -46,15 +47,26 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
                 missing_value=values[n_ordered] if tables.missing[j] else None,
                 weights=shares[table],
                 counts=_whole_where_close(shares[table] * n_total),
-                positions=binner.positions_[binner.offsets_[column] :][:n_ordered],
+                positions=lines.get("positions", binner.positions_[binner.offsets_[column] :][:n_ordered]),
                 labels=labels,
                 grouped=spec.is_grouped,
                 loss_drop=drops.get(j, np.nan),
                 # The pieces of ordered categories have boundaries too, but categories have no edges to place a jump at.
                 jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
+                **{name: value for name, value in lines.items() if name != "positions"},
             )
         )
     return tuple(sorted(terms, key=place_of))
+
+
+def _lines_of(solution: Solution, table: int, n_ordered: int) -> dict:
+    """The positions, slopes and bounds of a table with lines in x; nothing for another one."""
+    lines = solution.lines
+    if lines is None or table not in lines.bounds:
+        return {}
+    first = solution.problem.objective.tables.offsets[table]
+    bins = slice(first, first + n_ordered)
+    return {"positions": lines.positions[bins], "slopes": lines.slopes[bins], "bounds": lines.bounds[table]}
 
 
 def _name(columns: Sequence[int], names: Sequence[str] | None) -> str:
@@ -74,7 +86,7 @@ def equalise_pieces(f: np.ndarray, labels: np.ndarray, shares: np.ndarray, spec:
     return values
 
 
-def _labels(values: np.ndarray, labels: np.ndarray, spec: ShapeSpec) -> np.ndarray:
+def _labels(values: np.ndarray, labels: np.ndarray, slopes: np.ndarray | None, spec: ShapeSpec) -> np.ndarray:
     """2 * piece + is_line for each ordered bin; with classes, two bins share a piece if they do in every class."""
     rows = values.reshape(len(values), -1)
     if not spec.has_pieces:
@@ -86,7 +98,7 @@ def _labels(values: np.ndarray, labels: np.ndarray, spec: ShapeSpec) -> np.ndarr
     out = labels_of_runs(keys)
     for piece in np.unique(out):
         inside = out == piece
-        if (rows[inside] != rows[inside][0]).any():
+        if (rows[inside] != rows[inside][0]).any() or (slopes is not None and slopes[inside].any()):
             out[inside] += 1
     return out
 

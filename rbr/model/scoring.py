@@ -1,13 +1,14 @@
-"""Scores of rows from the tables of a model: prepares the arrays for the kernel `score` and calls it.
+"""Scores of rows from the terms of a model: prepares the arrays for the kernel `score` and calls it.
 
-Neighbouring bins of equal value are merged here, so a term of eight constant pieces is searched in three halvings
-however many bins it was fitted on. Only the used columns of a table are read. Terms are added in the same order
+Neighbouring bins of equal value, or of one line, are merged here, so a term of eight pieces is searched in three
+halvings however many bins it has. Only the used columns of a table are read. Terms are added in the same order
 for every kind of table, so that an array and a frame with the same numbers get the same scores to the last bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -56,12 +57,11 @@ class NumericRun:
     def __init__(self, terms: Sequence[Term]):
         self.columns = np.array([column for (column,) in (term.columns for term in terms)], dtype=np.int64)
         steps = [merged_steps(term) for term in terms]
-        self.edges, self.edge_offsets, self.tables = _padded(steps)
+        self.arrays = _padded(steps)
         self.one_by_one = [_padded([own]) for own in steps]
 
     def add(self, X: np.ndarray, columns: np.ndarray, out: np.ndarray, n_jobs: int | None) -> None:
-        arrays = X, columns, self.edges, self.edge_offsets, self.tables, out
-        _deal(n_jobs, len(columns), arrays)
+        _deal(n_jobs, len(columns), (X, columns, *self.arrays, out))
 
     def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
         whole = table.whole()
@@ -69,8 +69,8 @@ class NumericRun:
             self.add(whole, self.columns, out, n_jobs)
             return
         first = np.zeros(1, dtype=np.int64)
-        for j, (edges, edge_offsets, tables) in zip(self.columns.tolist(), self.one_by_one, strict=True):
-            _deal(n_jobs, 1, (table.numbers(j, j + 1), first, edges, edge_offsets, tables, out))
+        for j, arrays in zip(self.columns.tolist(), self.one_by_one, strict=True):
+            _deal(n_jobs, 1, (table.numbers(j, j + 1), first, *arrays, out))
 
 
 class CategoryLookup:
@@ -92,25 +92,75 @@ class CategoryLookup:
         out += self.table[entries[codes]]
 
 
-def merged_steps(term: Term) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(edges, values, value of NaN) of a numeric term with neighbouring bins of equal value merged."""
-    values = term.values.reshape(term.n_ordered, -1)
-    starts = np.append(True, (values[1:] != values[:-1]).any(axis=1))
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """A numeric term as few pieces over ranges of x: value + slope * (x - anchor) between two edges.
+
+    Piece k holds edges[k - 1] < x <= edges[k]. Where an end piece is a line, a constant one follows beyond the bounds.
+
+    edges : (n - 1,)
+    values, slopes : (n, n_outputs); a constant piece has the slope 0
+    anchors : (n,)
+    missing : (n_outputs,) the value of NaN
+    """
+
+    edges: np.ndarray
+    values: np.ndarray
+    slopes: np.ndarray
+    anchors: np.ndarray
+    missing: np.ndarray
+
+
+def merged_steps(term: Term) -> Steps:
+    """The pieces of a numeric term, with neighbouring bins of equal value, or of one line, merged."""
+    values = np.array(term.values.reshape(term.n_ordered, -1))
+    slopes = np.asarray(term.slopes).reshape(values.shape)
+    on_line = np.any(slopes, axis=1)
+    one_line = on_line[1:] & (term.labels[1:] == term.labels[:-1])
+    one_value = ~on_line[1:] & ~on_line[:-1] & (values[1:] == values[:-1]).all(axis=1)
+    starts = np.append(True, ~(one_line | one_value))
+    firsts = np.flatnonzero(starts)
+    anchors = np.zeros(len(firsts))
+    for piece in np.flatnonzero(on_line[firsts]):
+        bins = range(firsts[piece], firsts[piece + 1] if piece + 1 < len(firsts) else len(values))
+        anchors[piece], values[firsts[piece]] = term.line(bins)
     missing = np.zeros(values.shape[1]) if term.missing_value is None else np.atleast_1d(term.missing_value)
-    return term.edges[starts[1:]], values[starts], missing
+    steps = Steps(term.edges[starts[1:]], values[firsts], slopes[firsts], anchors, missing)
+    return _flat_beyond(steps, *term.bounds) if term.has_slopes else steps
 
 
-def _padded(steps: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]):
-    """Edges, offsets and tables of some terms, each padded to 2 ** m pieces as the kernel requires."""
-    edges, tables, sizes = [], [], [0]
-    for own_edges, values, missing in steps:
-        n_pieces = 1 << int(len(values) - 1).bit_length()
-        n_more = n_pieces - len(values)
-        edges.append(np.append(own_edges, np.full(n_more, np.inf)))
-        tables += [values, np.repeat(values[-1:], n_more, axis=0), missing[None]]
+def _flat_beyond(steps: Steps, low: float, high: float) -> Steps:
+    """The pieces with a constant one on each side at which a line would run on beyond its bounds."""
+    edges, values, slopes, anchors = steps.edges, steps.values, steps.slopes, steps.anchors
+    for end, bound in ((0, low), (-1, high)):
+        if slopes[end].any():
+            value = values[end] + slopes[end] * (bound - anchors[end])
+            edges = np.insert(edges, 0 if end == 0 else len(edges), bound)
+            place = 0 if end == 0 else len(values)
+            values, slopes = np.insert(values, place, value, axis=0), np.insert(slopes, place, 0.0, axis=0)
+            anchors = np.insert(anchors, place, 0.0)
+    return Steps(edges, values, slopes, anchors, steps.missing)
+
+
+def _padded(terms: Sequence[Steps]):
+    """The arrays of some terms for the kernel, each padded to 2 ** m pieces."""
+    edges: list = []
+    values: list = []
+    slopes: list = []
+    anchors: list = []
+    sizes = [0]
+    for own in terms:
+        n_pieces = 1 << int(len(own.values) - 1).bit_length()
+        n_more = n_pieces - len(own.values)
+        nothing = np.zeros_like(own.missing[None])
+        edges.append(np.append(own.edges, np.full(n_more, np.inf)))
+        values += [own.values, np.repeat(own.values[-1:], n_more, axis=0), own.missing[None]]
+        slopes += [own.slopes, np.repeat(own.slopes[-1:], n_more, axis=0), nothing]
+        anchors += [own.anchors, np.repeat(own.anchors[-1:], n_more), [0.0]]
         sizes.append(n_pieces - 1)
-    offsets = np.cumsum(sizes, dtype=np.int64)
-    return np.concatenate(edges), offsets, np.ascontiguousarray(np.concatenate(tables))
+    has_lines = np.array([own.slopes.any() for own in terms], dtype=np.uint8)
+    tables = (np.ascontiguousarray(np.concatenate(a)) for a in (values, slopes, anchors))
+    return np.concatenate(edges), np.cumsum(sizes, dtype=np.int64), *tables, has_lines
 
 
 def _deal(n_jobs: int | None, n_terms: int, arrays: tuple) -> None:

@@ -1,9 +1,12 @@
 """The terms of a fitted model: its tables, in the user's units.
 
 A term is a function that a model adds to its score. Its `columns` say which columns of X it uses, at present always
-one. It keeps a value for every bin of the fit, so that lines have their steps and an edit can use the full resolution,
-and also the pieces, which are what a person reads: neighbouring bins (or, for categories, any group of them) that share
-one value or one line.
+one. It keeps a value for every bin of the fit, so that an edit can use the full resolution, and also the pieces, which
+are what a person reads: neighbouring bins (or, for categories, any group of them) that share one value or one line.
+
+A line is value + slope * (x - anchor), evaluated at x. A bin stands at `positions`, the mean of its training rows, and
+its value is that of the line there; so the mean of a term over the rows is its mean over the bins. Lines that were
+drawn over ranks, or by an earlier version, have no slope: they are a staircase, one step per bin.
 """
 
 from __future__ import annotations
@@ -89,13 +92,18 @@ class Piece:
         and for a level that is no range.
     categories : tuple or None
     value : float, or a tuple with one float per class
-        The value; for a line, the mean under the training weights.
+        The value; for a line, the mean under the training weights, which is its value at the anchor.
     ends : pair of values
-        The values in the first and in the last bin; they differ for lines only.
+        The values at both ends of the piece, within the range of the training rows; they differ for lines only. For a
+        staircase, those in the first and in the last bin.
     weight : float
         The share of the training rows.
     text : str
         The range in words, such as "(23.5, 27.5]".
+    slope : float, or a tuple with one float per class
+        How fast a line rises with x; 0 for constants and for the steps of a staircase.
+    anchor : float or None
+        The mean of the feature in a piece with a slope.
     """
 
     kind: str
@@ -107,6 +115,8 @@ class Piece:
     ends: tuple[Value, Value]
     weight: float
     text: str
+    slope: Value = 0.0
+    anchor: float | None = None
 
     @property
     def start(self) -> int:
@@ -168,7 +178,7 @@ class Term(HasColumns):
     categories : tuple or None
         The categories in the order of their bins; None for a numeric feature.
     values : array of shape (n_ordered,) or (n_ordered, n_classes)
-        What each bin adds to the score, without the bin of missing values.
+        What each bin adds to the score, without the bin of missing values; in a line, at the bin's position.
     missing_value : None, float, or array of shape (n_classes,)
         What a missing value adds; None if training had none, and then it adds 0.
     weights : array of shape (n_bins,)
@@ -176,7 +186,7 @@ class Term(HasColumns):
     counts : array of shape (n_bins,)
         The sum of the sample weights in each bin: the number of rows if there were no weights.
     positions : array of shape (n_ordered,)
-        The mean of the feature in each bin, for plots; for categories their index.
+        The mean of the feature in each bin; for categories their index.
     labels : int array of shape (n_ordered,)
         The piece of each bin, as 2 * piece + is_line. With classes, two bins share a piece if they do in every class.
     grouped : bool
@@ -187,6 +197,11 @@ class Term(HasColumns):
     jump_facts : array of shape (n_jumps, 5)
         For each jump, what `jumps` reports besides its size: output (-1 without classes), edge, first and last equally
         good edge, loss_without.
+    slopes : array of the shape of values
+        How fast the term rises with x within each bin: the same number in all bins of a line, 0 elsewhere. Zeros if
+        they are not given.
+    bounds : pair of float
+        The smallest and the largest x that lines reach; beyond, they keep the value there.
     """
 
     name: str
@@ -203,11 +218,15 @@ class Term(HasColumns):
     grouped: bool = False
     loss_drop: float = math.nan
     jump_facts: np.ndarray = field(default_factory=lambda: np.empty((0, 5)))
+    slopes: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     def __post_init__(self):
         put = object.__setattr__
         for name in ("edges", "values", "weights", "counts", "positions"):
             put(self, name, read_only(getattr(self, name)))
+        put(self, "slopes", read_only(self.slopes if np.size(self.slopes) else np.zeros_like(self.values)))
+        put(self, "bounds", (float(self.bounds[0]), float(self.bounds[1])))
         put(self, "labels", read_only(self.labels, np.int32))
         put(self, "jump_facts", read_only(np.reshape(self.jump_facts, (-1, 5))))
         put(self, "grouped", bool(self.grouped))
@@ -257,13 +276,29 @@ class Term(HasColumns):
 
     @cached_property
     def importance(self) -> float:
-        """The mean size of what the term adds, over the training rows (and the classes)."""
+        """The mean size of what the term adds, over training rows and classes; a line counts by the means of its bins."""
         return float(self.weights @ np.abs(self.all_values).mean(axis=1))
 
     @cached_property
     def range(self) -> tuple[float, float]:
         """The smallest and the largest value, including that of missing values."""
-        return float(self.all_values.min()), float(self.all_values.max())
+        ends = [np.ravel(piece.ends) for piece in self.pieces]
+        values = np.concatenate([self.all_values.ravel(), *ends])
+        return float(values.min()), float(values.max())
+
+    @cached_property
+    def has_slopes(self) -> bool:
+        """Whether some piece is a line in x."""
+        return bool(np.any(self.slopes))
+
+    def line(self, bins: Sequence[int] | np.ndarray) -> tuple[float, np.ndarray]:
+        """(anchor, value there) of the line that some neighbouring bins share: the means over their training rows."""
+        bins = np.asarray(bins)
+        weights = self.weights[bins]
+        weights = weights if weights.sum() > 0 else np.ones(len(bins))
+        return float(np.average(self.positions[bins], weights=weights)), np.average(
+            self.values[bins], axis=0, weights=weights
+        )
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -284,13 +319,14 @@ class Term(HasColumns):
             low = float(self.edges[bins[0] - 1]) if bins[0] > 0 else -math.inf
             high = float(self.edges[bins[-1]]) if bins[-1] < len(self.edges) else math.inf
         first, last = as_value(self.values[bins[0]]), as_value(self.values[bins[-1]])
-        weights = self.weights[bins]
-        if label % 2 and weights.sum() > 0:
-            value = as_value(np.average(self.values[bins], axis=0, weights=weights))
-        elif label % 2:
-            value = as_value(self.values[bins].mean(axis=0))
-        else:
-            value = first
+        value, slope, anchor = first, as_value(self.slopes[bins[0]]), None
+        if label % 2:
+            x0, mean = self.line(bins)
+            value = as_value(mean)
+            if np.any(self.slopes[bins[0]]):
+                anchor = x0
+                ends = np.clip([-math.inf if low is None else low, math.inf if high is None else high], *self.bounds)
+                first, last = (as_value(mean + self.slopes[bins[0]] * (x - x0)) for x in ends)
         return Piece(
             kind="line" if label % 2 else "level" if self.grouped else "constant",
             bins=tuple(bins),
@@ -299,8 +335,10 @@ class Term(HasColumns):
             categories=None if self.categories is None else tuple(self.categories[k] for k in bins if self.categories),
             value=value,
             ends=(first, last),
-            weight=float(weights.sum()),
+            weight=float(self.weights[bins].sum()),
             text=text,
+            slope=slope,
+            anchor=anchor,
         )
 
     def _texts(self, groups: list[list[int]]) -> list[str]:
@@ -320,11 +358,11 @@ class Term(HasColumns):
             return ()
         facts = {(int(output), int(edge)): rest for output, edge, *rest in self.jump_facts.tolist()}
         jumps = []
-        for c, column in enumerate(self.values.reshape(len(self.values), -1).T):
+        for c in range(self.n_outputs):
             output = None if self.values.ndim == 1 else c
             for k in np.flatnonzero(np.diff(self.labels)).tolist():
                 known = facts.get((-1 if output is None else c, k))
-                size = float(column[k + 1] - column[k])
+                size = self._size(k, c)
                 if output is not None and (size == 0 or (facts and known is None)):
                     continue  # only another class jumps here
                 low, high, loss_without = known or (math.nan,) * 3
@@ -333,8 +371,21 @@ class Term(HasColumns):
                 jumps.append(Jump(self.name, output, k, float(self.edges[k]), size, low, high, loss_without))
         return tuple(jumps)
 
+    def _size(self, k: int, c: int) -> float:
+        """How far output c jumps at edge k: between bin k and the next, each followed to the edge along its line."""
+        left, right = self._at_edge(k, k, c), self._at_edge(k + 1, k, c)
+        return right - left
+
+    def _at_edge(self, k: int, edge: int, c: int) -> float:
+        """The value of bin k, of output c, at an edge beside it."""
+        value, slope = (a.reshape(len(self.values), -1)[k, c] for a in (self.values, self.slopes))
+        return float(value + slope * (self.edges[edge] - self.positions[k])) if slope else float(value)
+
     def edited(self, **changes) -> Term:
-        """A copy with other fields, whose training losses are no longer known."""
+        """A copy with other fields, whose training losses are no longer known. Bins with other values lose slopes."""
+        if "values" in changes and "slopes" not in changes:
+            kept = np.asarray(changes["values"]) == self.values
+            changes["slopes"] = np.where(kept, self.slopes, 0.0)
         return replace(self, **{"loss_drop": math.nan, "jump_facts": np.empty((0, 5)), **changes})
 
 
@@ -422,6 +473,7 @@ def _check(term: Term) -> None:
             raise ValueError(f"{where}: a category occurs twice; categories must differ")
     if term.missing_value is not None and np.shape(term.missing_value) != term.values.shape[1:]:
         raise ValueError(f"{where}: missing_value has shape {np.shape(term.missing_value)}, values {term.values.shape}")
+    _check_slopes(term, where)
     for name in ("edges", "all_values", "weights", "counts", "positions"):
         if not np.isfinite(getattr(term, name)).all():
             raise ValueError(f"{where}: {name.removeprefix('all_')} holds a number that is not finite")
@@ -439,3 +491,30 @@ def _check(term: Term) -> None:
     constant = term.labels % 2 == 0
     if (columns[constant] != columns[first[inverse]][constant]).any():
         raise ValueError(f"{where}: a constant piece has two values")
+
+
+def _check_slopes(term: Term, where: str) -> None:
+    """Raise a ValueError unless slopes belong to lines of a numeric term, whose values lie on them."""
+    slopes = np.asarray(term.slopes)
+    if slopes.shape != term.values.shape or not np.isfinite(slopes).all():
+        raise ValueError(f"{where}: slopes has shape {slopes.shape}; it must be finite, of shape {term.values.shape}")
+    if not slopes.any():
+        return
+    low, high = term.bounds
+    if term.kind != "numeric" or term.grouped:
+        raise ValueError(f"{where}: a term of kind {term.kind!r} has slopes; only pieces over ranges of numbers have")
+    if not -math.inf < low <= high < math.inf:
+        raise ValueError(f"{where}: bounds is {term.bounds}; a term with slopes needs two finite numbers in order")
+    for label in np.unique(term.labels):
+        bins = np.flatnonzero(term.labels == label)
+        own = slopes[bins]
+        if not own.any():
+            continue
+        if label % 2 == 0 or (own != own[0]).any():
+            raise ValueError(f"{where}: a piece has more than one slope, or is constant and has one")
+        anchor, value = term.line(bins)
+        rise = np.multiply.outer(term.positions[bins] - anchor, own[0]).reshape(own.shape)
+        # At 1e9 the distance of a position from the anchor has few digits.
+        size = np.abs(term.values[bins]).max() + np.abs(rise).max() + np.abs(own[0] * anchor * 1e-6).max()
+        if np.abs(value + rise - term.values[bins]).max() > 1e-9 * size:
+            raise ValueError(f"{where}: the values of a piece do not lie on its line")

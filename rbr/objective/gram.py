@@ -345,11 +345,20 @@ class GramObjective(BaseObjective):
     def rebin(self, edges) -> NoReturn:
         self._refuse("rebin needs values within bins")
 
-    def line_gradient(self, point: Point, tables: np.ndarray, anchors: np.ndarray) -> NoReturn:
-        self._refuse("line_gradient needs values within bins")
+    def bin_means(self, tables: np.ndarray) -> NoReturn:
+        self._refuse("bin_means needs values within bins")
 
-    def line_hessian(self, point: Point, groups: Groups, anchors, majorize: bool = False, output: int = 0) -> NoReturn:
-        self._refuse("line_hessian needs values within bins")
+    def distances(self, tables: np.ndarray, positions: np.ndarray) -> NoReturn:
+        self._refuse("distances needs values within bins")
+
+    def line_point(self, f: np.ndarray, support: np.ndarray, slopes: np.ndarray, lines, start=None) -> NoReturn:
+        self._refuse("line_point needs values within bins")
+
+    def on_lines(self, slopes: np.ndarray, lines) -> NoReturn:
+        self._refuse("on_lines needs values within bins")
+
+    def line_gradient(self, point: Point, lines) -> NoReturn:
+        self._refuse("line_gradient needs values within bins")
 
     @staticmethod
     def _refuse(reason: str) -> NoReturn:

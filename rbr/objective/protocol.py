@@ -363,18 +363,25 @@ class Objective(Protocol):
     def rebin(self, edges: Mapping[int, np.ndarray]) -> Objective:
         """The same rows with some tables cut at other edges, as many as before."""
 
-    def line_gradient(self, point: Point, tables: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-        """Minus the sums of v r and of v r (x - anchor) by bin of some tables: (n_coef, 2) or (n_coef, 2, n_outputs).
+    def bin_means(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(mean of x by bin, (n_coef,), NaN where no row has a finite x; least and largest finite x by given table)."""
 
-        anchors : (n_coef,) one for each bin; an x that is not finite counts as the anchor.
+    def distances(self, tables: np.ndarray, positions: np.ndarray) -> Any:
+        """x - position of its bin for the rows of some tables, in ascending order; not finite distances count as 0."""
+
+    def line_point(self, f: np.ndarray, support: np.ndarray, slopes: np.ndarray, lines: Any, start=None) -> Point:
+        """The point at tables whose bins rise by slopes * (x - position); `slopes` has the shape of f.
+
+        lines : `distances` of the tables with slopes
         """
 
-    def line_hessian(
-        self, point: Point, groups: Groups, anchors: np.ndarray, majorize: bool = False, output: int = 0
-    ) -> Hessian | None:
-        """The Hessian in the values and slopes of groups: (2 n, 2 n), each group's value, then its slope.
+    def on_lines(self, slopes: np.ndarray, lines: Any) -> Objective:
+        """The same rows with slopes * (x - position) among their offsets, so that bins see what lines leave over."""
 
-        anchors : one for each group, about which x is measured.
+    def line_gradient(self, point: Point, lines: Any) -> np.ndarray:
+        """Minus the sums of v r and of v r (x - position) by bin: (n_coef, 2) or (n_coef, 2, n_outputs).
+
+        Of the used tables; the second sums only of the tables with `distances`.
         """
 
 

@@ -23,6 +23,7 @@ from rbr.data.sampling import spread_rows
 from rbr.losses import Loss
 from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import hessians
+from rbr.objective import lines as lines_of_rows
 from rbr.objective.common import BaseObjective
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
@@ -198,7 +199,10 @@ class RowObjective(BaseObjective):
     # Points and gradients ------------------------------------------------------------------------------------
 
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
-        raws = self._row_sums(f, support)
+        return self._point(f, support, self._row_sums(f, support), start)
+
+    def _point(self, f: np.ndarray, support: np.ndarray, raws: list[np.ndarray], start) -> Point:
+        """The point whose scores, without offsets and intercept, are given."""
         for block, raw in zip(self._blocks, raws, strict=True):
             if block.offset is not None:
                 raw += block.offset
@@ -448,19 +452,31 @@ class RowObjective(BaseObjective):
         self._check_values("rebin")
         return self._with(rebinned(self._blocks, edges), self.n_total)
 
-    def line_gradient(self, point: Point, tables: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-        from rbr.objective.lines import line_gradient
+    def bin_means(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self._check_values("bin_means")
+        return lines_of_rows.bin_means(self, tables)
 
-        self._check_values("line_gradient")
-        return line_gradient(self, point, tables, anchors)
+    def distances(self, tables: np.ndarray, positions: np.ndarray) -> lines_of_rows.Distances:
+        if len(tables):
+            self._check_values("distances")
+        return lines_of_rows.distances(self, tables, positions)
 
-    def line_hessian(
-        self, point: Point, groups: Groups, anchors: np.ndarray, majorize: bool = False, output: int = 0
-    ) -> Hessian | None:
-        from rbr.objective.lines import line_hessian
+    def line_point(self, f, support, slopes, lines: lines_of_rows.Distances, start=None) -> Point:
+        raws = self._row_sums(f, support)
+        lines_of_rows.add_slopes(self, raws, slopes, lines)
+        return self._point(f, support, raws, start)
 
-        self._check_values("line_hessian")
-        return line_hessian(self, point, groups, anchors, majorize, output)
+    def on_lines(self, slopes: np.ndarray, lines: lines_of_rows.Distances) -> RowObjective:
+        within = [np.zeros((block.n_rows, *slopes.shape[1:])) for block in self._blocks]
+        lines_of_rows.add_slopes(self, within, slopes, lines)
+        blocks = [
+            replace(block, offset=own if block.offset is None else own + block.offset)
+            for block, own in zip(self._blocks, within, strict=True)
+        ]
+        return self._with(blocks, self.n_total, is_part_of_many=self._is_part_of_many)
+
+    def line_gradient(self, point: Point, lines: lines_of_rows.Distances) -> np.ndarray:
+        return lines_of_rows.line_gradient(self, point, lines)
 
     def _check_values(self, asked: str) -> None:
         if not self.has_values:

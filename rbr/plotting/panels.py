@@ -1,9 +1,9 @@
 """One term on one matplotlib Axes: a panel of the plot of a model.
 
-A numeric term is drawn as a lookup table. A constant piece is one horizontal segment from its first edge
-to its last; a line passes through the values of its bins at their positions, with steps where it is steep; jumps are
-thin verticals. Below is a strip with the density of the training rows. Categories are rows of a bar
-chart, and levels that share a value share one bar. Missing values have a separate place at the end of the axis.
+A constant piece of a numeric term is one horizontal segment from its first edge to its last. A line in x is straight on
+a linear axis; a line over ranks passes through the values of its bins, with steps where it is steep. Jumps are thin
+verticals. Below is a strip with the density of the training rows. Categories are rows of a bar chart, and levels that
+share a value share one bar. Missing values have a separate place at the end of the axis.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def value_scale(terms: Sequence[Term], share: float = 0.02) -> ValueScale:
     values, below = values[order], np.cumsum(weights[order])
     first, last = np.searchsorted(below, [share * below[-1], (1 - share) * below[-1]])
     inner = min(values[first], 0.0), max(values[min(last, len(values) - 1)], 0.0)
-    whole = min(values[0], 0.0), max(values[-1], 0.0)
+    whole = min(0.0, *(term.range[0] for term in terms)), max(0.0, *(term.range[1] for term in terms))
     if whole[0] == whole[1]:
         whole = (-1.0, 1.0)
     squeezed = 0 < inner[1] - inner[0] < (whole[1] - whole[0]) / 2
@@ -199,10 +199,14 @@ def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[floa
 def outer_edges(term: Term) -> np.ndarray:
     """The edges of all bins of a numeric term, with finite ends.
 
-    The model knows the means of the first and the last bin, but not their outer ends: the outer end is taken to be as
-    far from the mean as the inner one is.
+    Where a term has lines in x, the ends are those of the training range. Otherwise the model knows the means of the
+    first and the last bin, but not their outer ends: the outer end is taken to be as far from the mean as the inner one
+    is.
     """
     positions, edges = term.positions, term.edges
+    low, high = term.bounds
+    if np.isfinite(term.bounds).all() and low < high and (len(edges) == 0 or low < edges[0] <= edges[-1] < high):
+        return np.concatenate([[low], edges, [high]])
     if len(edges) == 0:
         return np.array([positions[0] - 0.5, positions[0] + 0.5])
     first, last = min(positions[0], edges[0]), max(positions[-1], edges[-1])
@@ -298,13 +302,19 @@ def runs_of(labels: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(cuts[:-1], cuts[1:], strict=True))
 
 
-def piece_paths(term: Term, column: np.ndarray, edges: np.ndarray) -> list[np.ndarray]:
+def piece_paths(term: Term, output: int, edges: np.ndarray) -> list[np.ndarray]:
     """The points of each drawn piece of one score column, from left to right."""
     positions = np.clip(term.positions, edges[:-1], edges[1:])
+    column, slopes = (a.reshape(term.n_ordered, -1)[:, output] for a in (term.values, term.slopes))
     paths = []
     for start, stop in runs_of(term.labels):
         if term.labels[start] % 2 == 0:
             paths.append(np.array([[edges[start], column[start]], [edges[stop], column[start]]]))
+            continue
+        if slopes[start]:
+            # Many points, because on a logarithmic axis a line is curved.
+            x = np.sort(np.concatenate([edges[start : stop + 1], positions[start:stop]]))
+            paths.append(np.column_stack([x, column[start] + slopes[start] * (x - term.positions[start])]))
             continue
         steep = np.abs(np.diff(column[start:stop])) > STEEP * np.ptp(column)
         for a, b in runs_of(np.cumsum(np.concatenate([[0], steep]))):
@@ -322,13 +332,13 @@ def draw_numeric(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, np.
     set_value_axis(axes, "y", view.values or value_scale([term]), 0.14, 0.06)
     _draw_density(axes, term, edges, scale)
     n = term.n_ordered
-    for c, column in enumerate(term.all_values.T):
+    for c in range(term.n_outputs):
         if band is not None:
             low, high = (end[:n, c] for end in band)
             axes.stairs(
                 high, edges, baseline=low, fill=True, color=view.colors[c], alpha=0.2, linewidth=0, zorder=1, gid="band"
             )
-        _draw_pieces(axes, piece_paths(term, column[:n], edges), view.colors[c])
+        _draw_pieces(axes, piece_paths(term, c, edges), view.colors[c])
     if term.missing_value is not None:
         _mark_missing(axes, term, view, band)
     axes.set_ylabel(view.label, fontsize=TEXT_SIZE, color=QUIET_COLOR)

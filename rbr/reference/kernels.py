@@ -285,14 +285,22 @@ def score(
     edges,  # IN  the edges of all terms, ascending within each; 2 ** m - 1 per term, padded with +inf
     edge_offsets,  # IN  (n_terms + 1,) int64: where each term's edges lie in `edges`
     tables,  # IN  (all pieces, n_outputs): per term one row more than it has edges, then one for NaN
+    slopes,  # IN  (all pieces, n_outputs), likewise: 0 in constant pieces
+    anchors,  # IN  (all pieces,), likewise: where a line has its value in `tables`
+    has_lines,  # IN  (n_terms,) uint8: whether any slope of the term is not 0
     out,  # IN/OUT (n_rows, n_outputs), the rows first <= i < last
     first,
     last,
 ):
-    """out[i] += the sum, in the order of the terms, of their tables at the piece of values[i, column]."""
+    """out[i] += the sum, in the order of the terms, of value + slope * (x - anchor) in the piece of x = values[i, j].
+
+    A constant piece, and the entry for NaN, adds its value whatever x is, also where it is infinite.
+    """
     for t, j in enumerate(columns):
         own_edges = edges[edge_offsets[t] : edge_offsets[t + 1]]
         start = edge_offsets[t] + 2 * t
         # codes_of gives NaN the code one past the pieces, where the entry for NaN is.
-        own_table = tables[start : start + len(own_edges) + 2]
-        out[first:last] += own_table[codes_of(values[first:last, j], own_edges)]
+        x = values[first:last, j].astype(np.float64)
+        piece = start + codes_of(x, own_edges)
+        rise = np.where(slopes[piece] != 0, slopes[piece] * (x - anchors[piece])[:, None], 0.0)
+        out[first:last] += tables[piece] + rise

@@ -16,6 +16,7 @@ from rbr.solvers.problem import Problem
 from rbr.solvers.refit import settle_empty_levels
 
 if TYPE_CHECKING:
+    from rbr.solvers.lines import Lines
     from rbr.solvers.options import Ending
 
 
@@ -70,6 +71,8 @@ class Solution:
         What was minimised: the objective, the constraints on its tables, the penalties.
     point : Point
         Where the fit ended, as the objective knows it.
+    lines : Lines or None
+        The slopes of lines in x, once they are drawn (`rbr.solvers.lines`).
     """
 
     f: np.ndarray
@@ -87,6 +90,7 @@ class Solution:
     history: list[Iteration]
     problem: Problem = field(repr=False)
     point: Point = field(repr=False)
+    lines: Lines | None = field(repr=False, default=None)
 
     @classmethod
     def of(cls, problem: Problem, ending: Ending, history: list[Iteration], dispersion: float | None) -> Solution:

@@ -109,7 +109,7 @@ def planted(n_features, estimator=RBRRegressor):
     X = table(400, n_features)
     y = 3 * np.sign(X[:, 3]) + 2 * X[:, 7] + 0.1 * X[:, 11]
     y = y if estimator is RBRRegressor else (y > 0).astype(int)
-    return estimator(max_bins=16, max_segments=4, max_features=5, n_bags=0).fit(X, y), X
+    return estimator(max_bins=16, max_segments=4, max_features=5, n_bags=0, position="rank").fit(X, y), X
 
 
 @pytest.mark.parametrize("estimator", [RBRRegressor, RBRClassifier])

@@ -28,7 +28,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def regressor(data):
-    return RBRRegressor(n_bags=0, max_features=3, max_bins=24).fit(*data)
+    return RBRRegressor(n_bags=0, max_features=3, max_bins=24, position="rank", prior_rows=0).fit(*data)
 
 
 @pytest.fixture(scope="module")

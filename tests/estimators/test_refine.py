@@ -226,7 +226,7 @@ def test_nothing_to_refine_returns_what_came():
 
 def test_warm_start_goes_on_from_the_moved_edges():
     X, y = planted(10)
-    m = RBRRegressor(max_bins=8, refine_cuts=True, warm_start=True).fit(X, y)
+    m = RBRRegressor(max_bins=8, refine_cuts=True, warm_start=True, position="rank", prior_rows=0).fit(X, y)
     edges, loss = m.terms_[0].edges, m.model_.training_loss
     m.fit(X, y)
     np.testing.assert_array_equal(m.terms_[0].edges, edges)

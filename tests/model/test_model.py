@@ -872,7 +872,7 @@ def test_changed_files_are_refused(tmp_path):
         rbr.load(path)
     for other, problem in [
         ("[]", "not an rbr model"),
-        ('{"format": "rbr-model", "version": 3}', "has version 3, and this rbr reads up to 2; a newer rbr wrote it"),
+        ('{"format": "rbr-model", "version": 4}', "has version 4, and this rbr reads up to 3; a newer rbr wrote it"),
         ('{"format": "rbr-model", "version": true}', "version is True"),
         ('{"format": "rbr-model", "version": 1, "a": NaN}', "bare number NaN"),
         ("[" * 100_000, "not JSON"),
@@ -910,11 +910,27 @@ def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
     before = copy.deepcopy(content)
     assert AdditiveModel.from_dict(content) == model
     assert content == before
-    # Nothing else has changed, and files written now are of version 2.
-    content["version"] = 2
+    # Nothing else has changed: lines stay the staircases that they were.
+    content["version"] = 3
     for term in content["terms"]:
         term["columns"] = [term.pop("feature")]
+        term |= {"slopes": [0.0] * len(term["values"]), "bounds": ["-Infinity", "Infinity"]}
     assert model.to_dict() == content
+    model.save(tmp_path / "again.json")
+    assert rbr.load(tmp_path / "again.json") == model
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_files_of_version_2_predict_what_they_have_predicted(kind, tmp_path):
+    """Their lines are staircases. The files and their predictions were written when version 2 was the latest."""
+    said = json.loads((FILES / f"predictions_v2_{kind}.json").read_text(encoding="utf-8"))
+    X = np.array([[a, np.nan if height is None else height, text] for a, height, text in said["rows"]], dtype=object)
+    model = rbr.load(FILES / f"model_v2_{kind}.json")
+    assert "line" in [piece.kind for piece in model["height"].pieces]
+    assert model.decision_function(X).tolist() == said["decision_function"]
+    assert model.predict(X).tolist() == said["predict"]
+    if kind == "classifier":
+        np.testing.assert_array_max_ulp(model.predict_proba(X), np.array(said["predict_proba"]), 4)
     model.save(tmp_path / "again.json")
     assert rbr.load(tmp_path / "again.json") == model
 
@@ -936,11 +952,17 @@ def test_a_changed_file_of_version_1_is_refused(tmp_path):
         (1, {"feature": -1}, r"columns is \(-1,\); it must hold integers of at least 0"),
         (2, {"feature": 0}, "term 0 has no 'columns'"),
         (2, {"columns": [0], "feature": 0}, "term 0 has the unknown field 'feature'"),
+        (2, {"columns": [0], "slopes": []}, "term 0 has the unknown field 'slopes'"),
+        (2, {"columns": [0], "bounds": []}, "term 0 has the unknown field 'bounds'"),
+        (3, {"columns": [0], "bounds": [0.0]}, r"term 0: bounds has shape \(1,\); it must be two numbers"),
     ],
 )
 def test_fields_of_another_version_are_refused(version, columns, problem):
     content = make_model(0).to_dict()
     del content["terms"][0]["columns"]
+    if version < 3:
+        for term in content["terms"]:
+            del term["slopes"], term["bounds"]
     content["terms"][0] |= columns
     if version == 1:
         for term in content["terms"][1:]:

@@ -7,7 +7,6 @@ import pytest
 from problems import LOSSES, block_of, make_target, objective_of, split_in_three_blocks
 
 import rbr
-from rbr.objective import Groups
 
 N_ROWS = 300
 
@@ -55,7 +54,7 @@ def test_the_gradient_of_lines_is_the_derivative_of_the_loss(loss):
     f = 0.2 * rng.normal(size=one.zero_tables().shape)
     both = np.array([0, 1])
     point, anchors = one.point(f, both), anchors_of(tables)
-    gradient = one.line_gradient(point, both, anchors).reshape(tables.n_coef, 2, -1)
+    gradient = one.line_gradient(point, one.distances(both, anchors)).reshape(tables.n_coef, 2, -1)
     raw = point.handle.raw[0].reshape(N_ROWS, -1)
     value, slope = rng.normal(size=(2, tables.n_coef, raw.shape[1]))
     direction = line_raw(X, block.design, value, slope, anchors)
@@ -70,41 +69,39 @@ def test_the_gradient_of_lines_is_the_derivative_of_the_loss(loss):
     # The value part is the gradient of the bins times their weights; blocks change nothing but rounding.
     plain = (tables.weights * one.gradient(point).T).T.reshape(tables.n_coef, -1)
     np.testing.assert_allclose(gradient[:, 0], plain, atol=1e-12)
-    again = three.line_gradient(three.point(f, both), both, anchors).reshape(gradient.shape)
+    again = three.line_gradient(three.point(f, both), three.distances(both, anchors)).reshape(gradient.shape)
     np.testing.assert_allclose(again, gradient, atol=1e-10 * max(1.0, np.abs(gradient).max()))
 
 
-@pytest.mark.parametrize("majorize", [False, True])
-@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "huber", "multinomial", "poisson"])
-def test_the_hessian_of_lines_is_that_of_a_dense_basis(loss, majorize):
+@pytest.mark.parametrize("loss", LOSSES)
+def test_points_on_lines_have_the_scores_of_the_definition(loss):
     X, one, three = objectives(loss)
-    block, tables = block_of(one), one.tables
-    f = 0.2 * np.random.default_rng(3).normal(size=one.zero_tables().shape)
-    both = np.array([0, 1])
-    # Two groups in the first table, the missing bin in none; three in the second.
-    n_first, n_second = tables.n_bins
-    of_first = np.where(np.arange(n_first) < 3, 0, 1)
-    of_first[-1] = 2
-    groups = Groups(both, tables.offsets, np.append(of_first, np.arange(n_second) * 3 // n_second), np.array([2, 3]))
-    anchors, output = np.array([0.5, 2.0, -1.0, 0.0, 1.0]), one.n_outputs - 1
-    columns = []
-    for t, j in enumerate(both):
-        group = groups.of_bin[tables.offsets[j] + block.design.codes[j]]
-        for g in range(groups.n_groups[t]):
-            distance = np.where(np.isfinite(X[:, j]), X[:, j] - anchors[groups.offsets[t] + g], 0.0)
-            columns += [group == g, (group == g) * distance]
-    A = np.stack(columns, axis=1).astype(float)
+    rng, both = np.random.default_rng(5), np.array([0, 1])
+    f = 0.2 * rng.normal(size=one.zero_tables().shape)
+    slopes = 0.1 * rng.normal(size=f.shape)
+    means, bounds = one.bin_means(both)
+    positions = np.nan_to_num(means)
+    point = one.line_point(f, both, slopes, one.distances(both, positions))
+    by_output = (a.reshape(len(a), -1) for a in (f, slopes))
+    raw = line_raw(X, block_of(one).design, *by_output, positions) + point.intercept
+    np.testing.assert_allclose(point.handle.raw[0].reshape(raw.shape), raw, atol=1e-12)
+    assert point.loss == pytest.approx(one.loss.value(block_of(one).y, point.handle.raw[0], block_of(one).v))
+    again = three.line_point(f, both, slopes, three.distances(both, positions))
+    assert again.loss == pytest.approx(point.loss, rel=1e-12)
+
+
+def test_means_of_bins_are_those_of_the_finite_rows():
+    X, one, three = objectives("squared_error")
+    design, v = block_of(one).design, block_of(one).v
     for objective in (one, three):
-        point = objective.point(f, both)
-        found = objective.line_hessian(point, groups, anchors, majorize, output)
-        if majorize and loss == "poisson":
-            assert found is None  # no parabola lies above this loss
-            continue
-        handle = objective.curvature(point, majorize)
-        curvature = np.concatenate(handle.of_output(output))
-        np.testing.assert_allclose(found.matrix, A.T @ (curvature[:, None] * A), rtol=0, atol=1e-9)
-        np.testing.assert_allclose(found.coupling, A.T @ curvature, rtol=0, atol=1e-9)
-        assert found.total == pytest.approx(curvature.sum())
+        means, bounds = objective.bin_means(np.array([0, 1]))
+        for j in (0, 1):
+            finite = np.isfinite(X[:, j])
+            np.testing.assert_array_equal(bounds[j], [X[finite, j].min(), X[finite, j].max()])
+            for k in range(design.offsets[j + 1] - design.offsets[j]):
+                rows = finite & (design.codes[j] == k)
+                expected = np.average(X[rows, j], weights=v[rows]) if rows.any() else np.nan
+                np.testing.assert_allclose(means[design.offsets[j] + k], expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
@@ -127,13 +124,13 @@ def test_rebinned_rows_are_those_of_the_binner_with_these_edges(loss):
     assert not np.array_equal(block_of(one).design.codes, expected.codes)
 
 
-@pytest.mark.parametrize("asked", ["better_edges", "rebin", "line_gradient", "line_hessian"])
+@pytest.mark.parametrize("asked", ["better_edges", "rebin", "bin_means", "distances"])
 def test_without_values_the_error_says_what_is_missing(asked):
     X, one, _ = objectives("squared_error")
     block = block_of(one)
     objective = objective_of(block.design, block.y)
     assert one.has_values and not objective.has_values
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-    arguments = {"better_edges": (point, {}), "rebin": ({},), "line_gradient": (point, [], [])}
+    arguments = {"better_edges": (point, {}), "rebin": ({},), "bin_means": ([0],), "distances": ([0], None)}
     with pytest.raises(ValueError, match=f"{asked} needs the values of the columns: make the objective with X"):
-        getattr(objective, asked)(*arguments.get(asked, (point, None, None)))
+        getattr(objective, asked)(*arguments[asked])

@@ -1,0 +1,300 @@
+"""The last refit: values and slopes with the pieces held, on the rows' own x, with a prior on pieces of few rows.
+
+A ridge on the norm of a table shrinks all bins alike and cannot tame a piece of five rows. Here a piece of m rows has a
+prior worth c rows, which shrinks its distance from the table's mean by about m / (m + c). Inside the proximal step such
+a prior would break the decomposition of the projection, so it comes last, when features and pieces are settled. Where
+several tables explain the same rows, the prior also chooses the least of all equally good answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from rbr.objective.protocol import Accuracy, Groups, Point
+from rbr.shapes import ShapeSpec
+from rbr.shapes.bases import rank_in_run
+from rbr.solvers.lines import at_lines
+
+if TYPE_CHECKING:
+    from rbr.solvers.solution import Solution
+
+# A refit stops when a step promises less than this part of a unit of log-likelihood.
+ENOUGH = 1e-3
+MAX_STEPS = 12
+MAX_HALVINGS = 6
+# If all pieces have more than this many times the prior's rows, shrinking them changes nothing that matters.
+MANY_TIMES = 1000
+# A prior of this many rows decides between answers that are equally good.
+LEAST_PRIOR = 1e-6
+
+
+def last_refit(solution: Solution, prior_rows: float) -> Solution:
+    """The solution with its values and slopes fitted to the rows' own x, if that lowers the objective.
+
+    Features and pieces are held, and so are tables that are monotone, free or made of frequencies. To the objective
+    belongs a prior worth `prior_rows` rows in each piece.
+    """
+    objective = solution.problem.objective
+    on_values = solution.lines is not None and objective.has_values and not objective.has_many_rows
+    per_row = _curvature_of_a_row(solution)
+    outputs = [_Output(solution, c, prior_rows, per_row[c]) for c in range(objective.n_outputs)]
+    outputs = [output for output in outputs if 0 < output.pieces.n_unknowns <= objective.options.max_dense_unknowns]
+    has_small_pieces = any(
+        output.pieces.share.min() * objective.n_total < MANY_TIMES * prior_rows for output in outputs
+    )
+    if not outputs or not (on_values or has_small_pieces):
+        return solution
+    refit = _Refit(solution, outputs, on_values)
+    first = state = refit.start()
+    for _ in range(MAX_STEPS):
+        moved = refit.step(state)
+        if moved is None:
+            break
+        state = moved
+    return solution if state is first else refit.solution_at(state)
+
+
+def _curvature_of_a_row(solution: Solution) -> np.ndarray:
+    """The mean curvature of the rows at the solution, by output: what a row of the prior is worth."""
+    objective = solution.problem.objective
+    _, total = objective.curvature_sums(solution.point, np.zeros(0, dtype=np.int64))
+    return np.maximum(np.atleast_1d(total), 1e-6 * objective.constant_curvature)
+
+
+class _Pieces:
+    """The unknowns of one output: the value of each piece at its anchor, followed by the slope if it is a line.
+
+    tables : those that are refitted
+    bins : their entries of f
+    group : the piece of each of them, n_pieces where it belongs to none; `first` says where those of a table begin
+    share : of the rows, by piece
+    values, slopes : (n_bins, n_unknowns) what a unit of each unknown adds to the bins, and to their slopes in x
+    """
+
+    def __init__(self, solution: Solution, labels: np.ndarray):
+        bound, tables = solution.problem.constraints, solution.problem.objective.tables
+        chosen = [j for j in solution.support.tolist() if _can_be_refitted(bound.spec(j))]
+        self.tables = np.array(chosen, dtype=np.int64)
+        self.bins = tables.bins_of(self.tables)
+        self.sizes = tables.n_bins[self.tables]
+        # Pieces are numbered through all tables: keys that sort by table, then by label.
+        own, table = labels[self.bins].astype(np.int64), np.repeat(np.arange(len(chosen)), self.sizes)
+        keys = table * (own.max(initial=0) + 1) + own
+        found, group = np.unique(keys[own >= 0], return_inverse=True)
+        self.group = np.full(len(own), len(found))
+        self.group[own >= 0] = group
+        table_of_piece = np.zeros(len(found), dtype=np.int64)
+        table_of_piece[group] = table[own >= 0]
+        self.first = np.searchsorted(table_of_piece, np.arange(len(chosen) + 1))
+        shares = tables.shares[self.bins]
+        self.share = np.bincount(self.group, shares, minlength=len(found) + 1)[: len(found)]
+        self.weights = shares + 1e-300  # a piece without rows has a mean, too
+        self._span(own % 2 == 1, *(a[self.bins] for a in _coordinates(solution)))
+
+    def _span(self, on_line: np.ndarray, x: np.ndarray, slope: np.ndarray) -> None:
+        """Find the spread of each line, and what each unknown adds, given coordinates and their slopes in x."""
+        x = np.where(on_line, x, 0.0)
+        away = np.where(on_line, x - np.append(self.means(x), 0.0)[self.group], 0.0)
+        spread = np.sqrt(self.means(away**2))
+        self.is_line = spread > 0
+        self.columns = np.cumsum(1 + self.is_line) - 1 - self.is_line  # where the unknowns of a piece begin
+        shape = len(self.bins), len(self.share) + int(self.is_line.sum())
+        self.values, self.slopes = np.zeros(shape), np.zeros(shape)
+        bins = np.flatnonzero(self.group < len(self.share))
+        self.values[bins, self.columns[self.group[bins]]] = 1.0
+        bins = bins[self.is_line[self.group[bins]]]
+        group = self.group[bins]
+        # A slope is measured in units of the spread, so that all unknowns are of a similar size.
+        self.values[bins, self.columns[group] + 1] = away[bins] / spread[group]
+        self.slopes[bins, self.columns[group] + 1] = slope[bins] / spread[group]
+
+    @property
+    def n_unknowns(self) -> int:
+        return self.values.shape[1]
+
+    def means(self, by_bin: np.ndarray) -> np.ndarray:
+        """The mean over the rows of each piece."""
+        n = len(self.share)
+        sums, weights = (np.bincount(self.group, a, minlength=n + 1)[:n] for a in (self.weights * by_bin, self.weights))
+        return sums / weights
+
+    @cached_property
+    def to_unknowns(self) -> np.ndarray:
+        """(n_unknowns, n_bins), which gives the unknowns of tables with these pieces."""
+        weighted = self.weights[:, None] * self.values
+        return (weighted / (weighted * self.values).sum(axis=0)).T
+
+    def prior(self, precision: float) -> np.ndarray:
+        """The matrix of precision times the squared distance of every piece's value from the table's mean.
+
+        A slope counts as the value at one spread from the anchor does. The mean itself, which is zero, counts too: its
+        direction would have no curvature otherwise.
+        """
+        matrix = precision * np.eye(self.n_unknowns)
+        for start, stop in zip(self.first[:-1], self.first[1:], strict=True):
+            own, share = self.columns[start:stop], self.share[start:stop]
+            mean = share / share.sum()
+            centred = np.eye(len(own)) - mean
+            matrix[np.ix_(own, own)] = precision * (centred.T @ centred + np.outer(mean, mean))
+        return matrix
+
+    def coarse(self, table_offsets: np.ndarray, most: int) -> tuple[Groups, np.ndarray]:
+        """(the bins in groups, those of a line in at most `most`; what a unit of each unknown adds to the groups)."""
+        is_inside = self.group < len(self.share)
+        on_line = np.append(self.is_line, False)[self.group]
+        size = np.bincount(self.group)[self.group]
+        part = np.where(on_line, rank_in_run(self.group) * np.minimum(most, size) // size, 0)
+        found, group = np.unique(most * self.group + part, return_inverse=True)
+        first_of_table = np.searchsorted(found, most * self.first)
+        of_bin = np.zeros(table_offsets[-1], dtype=np.int64)
+        n_groups = np.diff(first_of_table)
+        within = group - np.repeat(first_of_table[:-1], self.sizes)
+        of_bin[self.bins] = np.where(is_inside, within, np.repeat(n_groups, self.sizes))
+        sums = np.zeros((len(found), self.n_unknowns))
+        np.add.at(sums, group, self.weights[:, None] * self.values)
+        adds = (sums / np.bincount(group, self.weights)[:, None])[: first_of_table[-1]]
+        return Groups(self.tables, table_offsets, of_bin, n_groups), adds
+
+
+def _can_be_refitted(spec: ShapeSpec) -> bool:
+    return spec.has_pieces and not spec.monotone and (spec.has_lines or not spec.is_never_flat)
+
+
+def _coordinates(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+    """(where each bin stands on the axis of its table's lines, from 0 to 1; how fast that rises with x).
+
+    The axis is x where lines are in x, and otherwise what the search used, which does not rise with x.
+    """
+    bound = solution.problem.constraints
+    coordinates, slopes = bound.positions.copy(), np.zeros(len(bound.positions))
+    if solution.lines is not None:
+        for j, (low, high) in solution.lines.bounds.items():
+            bins = slice(bound.offsets[j], bound.offsets[j + 1])
+            half = high / 2 - low / 2  # the range of two huge numbers may not be finite
+            if half > 0:
+                coordinates[bins] = (solution.lines.positions[bins] / 2 - low / 2) / half
+                slopes[bins] = 0.5 / half
+    return coordinates, slopes
+
+
+class _Output:
+    """The part of a refit that belongs to one output: its unknowns, their penalty, and the last Hessian."""
+
+    def __init__(self, solution: Solution, output: int, prior_rows: float, curvature_of_a_row: float):
+        labels = solution.labels.reshape(len(solution.labels), -1)[:, output]
+        problem, self.objective, self.output = solution.problem, solution.problem.objective, output
+        self.pieces = pieces = _Pieces(solution, labels)
+        weights = self.objective.tables.weights[pieces.bins, None]
+        precision = max(prior_rows, LEAST_PRIOR) * curvature_of_a_row / self.objective.n_total
+        self.penalty = pieces.prior(precision) + problem.alpha * pieces.values.T @ (weights * pieces.values)
+        self._hessian: np.ndarray | None = None
+
+    @cached_property
+    def _merged(self) -> tuple[Any, Accuracy, np.ndarray]:
+        """(columns with the bins of each line in a few groups, their accuracy, what each unknown adds to a group)."""
+        objective = self.objective
+        groups, adds = self.pieces.coarse(objective.tables.offsets, objective.options.line_groups)
+        accuracy = objective.accuracy(len(groups.tables), len(adds), self.pieces.n_unknowns)
+        return objective.merge(groups, accuracy), accuracy, adds
+
+    def unknowns(self, f: np.ndarray) -> np.ndarray:
+        return self.pieces.to_unknowns @ f.reshape(len(f), -1)[self.pieces.bins, self.output]
+
+    def penalty_at(self, f: np.ndarray) -> float:
+        u = self.unknowns(f)
+        return 0.5 * float(u @ self.penalty @ u)
+
+    def newton_move(self, point: Point, gradient: np.ndarray) -> tuple[np.ndarray, float]:
+        """(move of the unknowns, the decrease that it promises), given the sums of `Objective.line_gradient`."""
+        pieces = self.pieces
+        by_bin = gradient.reshape(*gradient.shape[:2], -1)[pieces.bins, :, self.output]
+        slope = pieces.values.T @ by_bin[:, 0] + pieces.slopes.T @ by_bin[:, 1]
+        slope += self.penalty @ self.unknowns(point.f)
+        if self._hessian is None:
+            self._hessian = self._hessian_at(point) + self.penalty
+        move = -cho_solve(cho_factor(self._hessian, lower=True), slope)
+        return move, -0.5 * float(slope @ move)
+
+    def forget_hessian(self) -> None:
+        self._hessian = None
+
+    def _hessian_at(self, point: Point) -> np.ndarray:
+        """Of the loss in the unknowns, to a few percent, with the intercept eliminated."""
+        merged, accuracy, adds = self._merged
+        curvature = self.objective.curvature(point, False, accuracy)
+        if not np.max(curvature.total) > 0:  # all rows are where the loss is straight (Huber, quantile)
+            curvature = self.objective.curvature(point, True, accuracy)
+        found = self.objective.hessian(point, merged, curvature, self.output)
+        coupling = adds.T @ found.coupling
+        return adds.T @ found.matrix @ adds - np.outer(coupling, coupling) / max(found.total, 1e-300)
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    slopes: np.ndarray
+    point: Point
+    value: float
+
+
+class _Refit:
+    """Newton's method for the unknowns of all outputs."""
+
+    def __init__(self, solution: Solution, outputs: list[_Output], on_values: bool):
+        self.solution, self.outputs = solution, outputs
+        self.objective = solution.problem.objective
+        tables = solution.lines.tables if on_values and solution.lines is not None else np.zeros(0, dtype=np.int64)
+        positions = np.zeros(0) if solution.lines is None else solution.lines.positions
+        self.distances = self.objective.distances(tables, positions)
+        self.last_gain = np.inf
+
+    def start(self) -> _State:
+        lines = self.solution.lines
+        slopes = np.zeros_like(self.solution.f) if lines is None else lines.slopes
+        return self._state(self.solution.f, slopes, self.solution.intercept)
+
+    def _state(self, f: np.ndarray, slopes: np.ndarray, intercept) -> _State:
+        point = self.objective.line_point(f, self.solution.support, slopes, self.distances, intercept)
+        return _State(slopes, point, point.loss + sum(output.penalty_at(f) for output in self.outputs))
+
+    def step(self, state: _State) -> _State | None:
+        """The state after a Newton step that lowers the objective; None if none does, or if it is not worth a pass."""
+        gradient = self.objective.line_gradient(state.point, self.distances)
+        moves, promises = zip(*(output.newton_move(state.point, gradient) for output in self.outputs), strict=True)
+        if sum(promises) <= max(ENOUGH * self.solution.problem.scale, 1e-12 * abs(state.value)):
+            return None
+        for halving in range(MAX_HALVINGS + 1):
+            f, slopes = state.point.f.copy(), state.slopes.copy()
+            for output, move in zip(self.outputs, moves, strict=True):
+                pieces, length = output.pieces, 0.5**halving
+                for a, adds in ((f, pieces.values), (slopes, pieces.slopes)):
+                    a.reshape(len(a), -1)[pieces.bins, output.output] += length * (adds @ move)
+            moved = self._state(self._centred(f), slopes, state.point.intercept)
+            if moved.value < state.value:
+                self._judge(state.value - moved.value)
+                return moved
+        return None
+
+    def _judge(self, gain: float) -> None:
+        """Forget Hessians that no longer fit: a step gained too large a part of what the last one gained."""
+        if gain > self.objective.options.slow_gain_ratio * self.last_gain:
+            for output in self.outputs:
+                output.forget_hessian()
+        self.last_gain = gain
+
+    def _centred(self, f: np.ndarray) -> np.ndarray:
+        tables = self.objective.tables
+        for j in self.outputs[0].pieces.tables:
+            table = slice(tables.offsets[j], tables.offsets[j + 1])
+            f[table] -= tables.weights[table] @ f[table]
+        return f
+
+    def solution_at(self, state: _State) -> Solution:
+        point, lines = state.point, self.solution.lines
+        if lines is None:
+            return replace(self.solution, f=point.f, intercept=point.intercept, loss=point.loss, point=point)
+        return at_lines(self.solution, replace(lines, slopes=state.slopes), point.f)

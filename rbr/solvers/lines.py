@@ -1,0 +1,132 @@
+"""Lines in x: what the search found over bins, as lines in the values of a column.
+
+A search sees bins. Its lines run through the positions of bins, and all rows of a bin get one value. `draw_lines` moves
+every bin of a line to the mean of its rows, so that a table whose bins have mean zero has mean zero over the rows, and
+gives the bins the slope of the line. Beyond the range of the training rows a line keeps its value at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rbr.objective.protocol import Objective
+    from rbr.solvers.solution import Solution
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Where the bins of a solution stand, and how it rises within them.
+
+    slopes : of the shape of f, in units of x; 0 outside of lines
+    positions : (n_coef,) the mean of x in each bin
+    bounds : {table: (least x, largest x)} of the tables with slopes
+    """
+
+    slopes: np.ndarray
+    positions: np.ndarray
+    bounds: dict[int, tuple[float, float]]
+
+    @cached_property
+    def tables(self) -> np.ndarray:
+        """The tables with slopes, ascending."""
+        return np.array(sorted(self.bounds), dtype=np.int64)
+
+
+def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
+    """The solution with its lines in x, where they were drawn over values; unchanged if it has none.
+
+    is_numeric : bool by table, False for tables of categories
+    """
+    objective, bound = solution.problem.objective, solution.problem.constraints
+    labels = solution.labels.reshape(len(solution.labels), -1)
+    tables = [
+        j
+        for j in solution.support.tolist()
+        if bound.position == "value" and is_numeric[j] and (_ordered(bound, labels, j) % 2 == 1).any()
+    ]
+    if not tables:
+        return solution
+    positions = np.array(objective.tables.positions, dtype=np.float64)
+    bounds = {j: tuple(_ordered(bound, positions, j)[[0, -1]].tolist()) for j in tables}
+    means = positions
+    if objective.has_values:
+        means, ranges = objective.bin_means(np.array(tables))
+        bounds = dict(zip(tables, map(tuple, ranges.tolist()), strict=True))
+    f, slopes, moved = solution.f.copy(), np.zeros_like(solution.f), positions.copy()
+    for j in tables:
+        own, new = _ordered(bound, positions, j), _ordered(bound, moved, j)
+        exact = _ordered(bound, means, j)
+        new[:] = np.maximum.accumulate(np.where(np.isnan(exact), own, exact))
+        values, rises = (_ordered(bound, a.reshape(len(a), -1), j) for a in (f, slopes))
+        _draw(values, rises, own, new, _ordered(bound, labels, j), _live(bound, j))
+        table = slice(bound.offsets[j], bound.offsets[j + 1])
+        f[table] -= bound.weights[table] @ f[table]
+    return at_lines(solution, Lines(slopes, moved, bounds), f)
+
+
+def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Callable[..., Solution]) -> Solution:
+    """The solution, found again with what its lines do within bins among the offsets, if that matters.
+
+    Where x varies much within a bin, as in the tail of a skewed column, a line explains rows better than bins can, and
+    what bins leave over looks like signal to other features. `solve_again` takes an objective and a warm start. The
+    solution is on the objective that was used last.
+    """
+    objective, problem = solution.problem.objective, solution.problem
+    if not objective.has_values or objective.has_many_rows or solution.status == "callback":
+        return solution
+    drawn = draw_lines(solution, is_numeric)
+    least_gain = problem.options.least_gain_within_bins * problem.scale
+    if drawn.lines is None or not solution.loss - drawn.loss > least_gain:
+        return solution
+    distances = objective.distances(drawn.lines.tables, drawn.lines.positions)
+    again = solve_again(objective=objective.on_lines(drawn.lines.slopes, distances), warm_start=drawn.f)
+    history = [*solution.history, *(replace(row, index=row.index + len(solution.history)) for row in again.history)]
+    loss_path = np.concatenate([solution.loss_path, again.loss_path])
+    return replace(again, history=history, loss_path=loss_path, n_iter=len(history) - 1)
+
+
+def on_objective(solution: Solution, objective: Objective) -> Solution:
+    """The same tables as a solution on another objective over the same rows."""
+    if solution.problem.objective is objective:
+        return solution
+    point = objective.point(solution.f, solution.support, solution.intercept)
+    problem = replace(solution.problem, objective=objective)
+    return replace(solution, problem=problem, point=point, loss=point.loss, intercept=point.intercept)
+
+
+def _ordered(bound: Any, by_bin: np.ndarray, j: int) -> np.ndarray:
+    return by_bin[bound.offsets[j] : bound.offsets[j] + bound.n_ordered[j]]
+
+
+def _live(bound: Any, j: int) -> np.ndarray:
+    return _ordered(bound, bound.weights, j) > 0
+
+
+def _draw(f, slopes, positions, moved, labels, live) -> None:
+    """Write the slopes of a table's lines, and the values at the moved positions; arrays by ordered bin and output."""
+    for c in range(f.shape[1]):
+        for piece in np.unique(labels[labels[:, c] % 2 == 1, c]):
+            bins = np.flatnonzero(labels[:, c] == piece)
+            ends = bins[live[bins]][[0, -1]] if live[bins].any() else bins[[0, -1]]
+            rise, run = np.diff(f[ends, c])[0], np.diff(positions[ends])[0]
+            if run > 0 and np.isfinite(rise / run):
+                slopes[bins, c] = rise / run
+                f[bins, c] = f[ends[0], c] + rise / run * (moved[bins] - positions[ends[0]])
+
+
+def at_lines(solution: Solution, lines: Lines, f: np.ndarray, distances: Any = None) -> Solution:
+    """The solution with other values, on lines."""
+    objective = solution.problem.objective
+    if distances is None and objective.has_values:
+        distances = objective.distances(lines.tables, lines.positions)
+    if distances is None:
+        point = objective.point(f, solution.support, solution.intercept)
+    else:
+        point = objective.line_point(f, solution.support, lines.slopes, distances, solution.intercept)
+    return replace(solution, f=f, intercept=point.intercept, loss=point.loss, point=point, lines=lines)
