@@ -97,8 +97,9 @@ class SolverOptions:
     # bound a quantile fit of many rows ended 0.1% higher.
     max_curvature_change: float = 0.02
 
-    # Lines that gain this many units of log-likelihood within bins, beyond what bins see, make a fit look again.
-    least_gain_within_bins: float = 3.0
+    # Lines that gain this many units of log-likelihood per row within bins, where bins cannot see it, make a fit look
+    # again: for squared error, a noise that is less by one part in a hundred.
+    least_gain_within_bins: float = 0.005
 
     # The dispersion is estimated from at most this many rows, until it moves by at most this part, in rounds at most.
     representative_rows: int = 20_000

@@ -276,7 +276,7 @@ class Term(HasColumns):
 
     @cached_property
     def importance(self) -> float:
-        """The mean size of what the term adds, over training rows and classes; a line counts by the means of its bins."""
+        """The mean size of what the term adds, over rows and classes; a line counts by the means of its bins."""
         return float(self.weights @ np.abs(self.all_values).mean(axis=1))
 
     @cached_property

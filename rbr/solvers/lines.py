@@ -81,7 +81,7 @@ def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Ca
     if not objective.has_values or objective.has_many_rows or solution.status == "callback":
         return solution
     drawn = draw_lines(solution, is_numeric)
-    least_gain = problem.options.least_gain_within_bins * problem.scale
+    least_gain = problem.options.least_gain_within_bins * problem.scale * objective.n_total
     if drawn.lines is None or not solution.loss - drawn.loss > least_gain:
         return solution
     distances = objective.distances(drawn.lines.tables, drawn.lines.positions)
