@@ -403,7 +403,7 @@ def prox(f, C, price, entry_price):
     ----------
     f : array of shape (n_coef,) or (n_coef, n_classes)
     C : ConstraintSet
-    price, entry_price : mu * lambda * kappa and mu * lambda * 2 log p; both 0 without a jump cost
+    price, entry_price : mu * lambda * kappa and mu * lambda * 2 log(1 + p); both 0 without a jump cost
 
     Returns
     -------

@@ -249,7 +249,7 @@ def test_proximal_step_minimises_its_whole_objective(backend, data):
         )
         found = bound.prox(stack.f, step, scale, alpha=alpha)
     # The objective times the step.
-    price, entry = step * scale * kappa, step * scale * 2 * np.log(len(stack))
+    price, entry = step * scale * kappa, step * scale * 2 * np.log(1 + len(stack))
     zero, least, reached = (np.zeros(len(stack)) for _ in range(3))
     for j, shape in enumerate(stack.shapes):
         t = stack.table(j)
