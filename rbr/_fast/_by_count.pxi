@@ -152,14 +152,8 @@ cdef inline double _count_price(Pieces *p, Py_ssize_t k) noexcept nogil:
     return 0.0 if p.count_codes == NULL else p.count_price * p.count_codes[k - 1]
 
 
-cdef double _least_price_beyond(Pieces *p, Py_ssize_t k, Py_ssize_t limit) noexcept nogil:
-    """The least that more than k pieces can cost, even if they fit perfectly."""
-    cdef Py_ssize_t more
-    cdef double least
+cdef inline double _least_cost_from(Pieces *p, Py_ssize_t k) noexcept nogil:
+    """The least that k or more pieces can cost: the price of k, if they fit perfectly."""
     if p.count_codes == NULL:
-        return (k + 1) * p.unit * (p.constant_code if p.constant_code > 0.0 else p.line_code)
-    least = INFINITY
-    for more in range(k + 1, limit + 1):
-        if _count_price(p, more) < least:
-            least = _count_price(p, more)
-    return least
+        return k * p.unit * (p.constant_code if p.constant_code > 0.0 else p.line_code)
+    return _count_price(p, k)

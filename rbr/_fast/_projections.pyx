@@ -69,7 +69,7 @@ def prox_tables(
     const int8_t[::1] shapes,  # IN  (n_features,) index into SHAPES
     const int64_t[::1] limits,  # IN  (n_features,) s_L,j
     double price,  # IN  mu * lambda * kappa
-    const double[::1] level_codes,  # IN  flat, of `levels` tables: log S(b, k) + k - 1, k = 1..min(limit, b)
+    const double[::1] level_codes,  # IN  flat, of `levels` tables: the code of k = 1..min(limit, b) levels, increasing
     const int64_t[::1] level_code_offsets,  # IN  (n_features + 1,)
     bint greedy,  # IN  bottom-up merging instead of the exact search
     double[::1] out,  # OUT (n_coef,) the slices of the given tables

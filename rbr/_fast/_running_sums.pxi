@@ -125,7 +125,7 @@ cdef struct Pieces:
     double unit             # price of one unit of piece code
     double constant_code    # 0 where constant pieces are not allowed
     double line_code        # 0 where lines are not allowed
-    const double *count_codes     # code of k pieces at [k - 1], or NULL
+    const double *count_codes     # code of k pieces at [k - 1], increasing, or NULL
     double count_price            # of one unit of it
 
 

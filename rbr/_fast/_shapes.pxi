@@ -88,7 +88,7 @@ cdef int _choose_pieces(Table *t, Scratch *s, double *code) noexcept nogil:
     p.constant_code = 1.0 if t.shape == CONSTANT or (t.shape == MIXED and t.price > 0.0) else 0.0
     p.line_code = 2.0 if t.shape != CONSTANT else 0.0
     p.count_codes = NULL
-    n_pieces = _search(&p, t, s)
+    n_pieces = _search(&p, min(t.limit, p.n), t.greedy, s)
     if n_pieces < 0:
         return -1
     code[0] = -1.0
@@ -168,7 +168,7 @@ cdef int _choose_monotone(Table *t, Scratch *s, double *code) noexcept nogil:
     p.constant_code = 1.0
     p.line_code = 0.0
     p.count_codes = NULL
-    n_pieces = _search(&p, t, s)
+    n_pieces = _search(&p, min(t.limit, p.n), t.greedy, s)
     if n_pieces < 0:
         return -1
     for piece in range(n_pieces):
@@ -206,7 +206,7 @@ cdef int _choose_levels(Table *t, Scratch *s, double *code) noexcept nogil:
     p.line_code = 0.0
     p.count_codes = t.level_codes if t.price > 0.0 else NULL
     p.count_price = t.price
-    n_pieces = _search(&p, t, s)
+    n_pieces = _search(&p, _affordable_count(&p, min(t.limit, n)), t.greedy, s)
     if n_pieces < 0:
         return -1
     for piece in range(n_pieces):
@@ -302,9 +302,23 @@ cdef Py_ssize_t _collect_live(Table *t, Scratch *s) noexcept nogil:
     return n
 
 
-cdef Py_ssize_t _search(Pieces *p, Table *t, Scratch *s) noexcept nogil:
-    cdef Py_ssize_t limit = min(t.limit, p.n)
-    if t.greedy:
+cdef Py_ssize_t _affordable_count(Pieces *p, Py_ssize_t limit) noexcept nogil:
+    """The largest number of constant pieces whose price alone is below the cost of one piece, at most `limit`."""
+    cdef Py_ssize_t i
+    cdef double mean, cost = 0.0
+    if p.count_codes == NULL:
+        return limit
+    mean = _mean(p.u, p.w, 0, p.n)
+    for i in range(p.n):
+        cost += 0.5 * p.w[i] * ((p.u[i] - mean) * (p.u[i] - mean))
+    cost += _count_price(p, 1)
+    while limit > 1 and _count_price(p, limit) >= cost:
+        limit -= 1
+    return limit
+
+
+cdef Py_ssize_t _search(Pieces *p, Py_ssize_t limit, bint greedy, Scratch *s) noexcept nogil:
+    if greedy:
         return _search_greedy(p, limit, s)
     return _search_exact(p, limit, s)
 

@@ -28,7 +28,7 @@ cdef Py_ssize_t _search_by_count_sorted(Pieces *p, Py_ssize_t limit, Scratch *s)
         s.splits[e] = 0
     least = best[n] + half_square + _count_price(p, 1)
     for k in range(2, limit + 1):
-        if least <= _least_price_beyond(p, k - 1, limit):
+        if least <= _least_cost_from(p, k):
             break
         if _reserve_splits(s, k * (n + 1)) < 0:
             return -1

@@ -118,10 +118,10 @@ class BoundConstraints:
                 )
 
     def prices(self, step: float, scale: float) -> tuple[float, float]:
-        """What a unit of code length and the entry of a feature cost at a step: mu lambda kappa, mu lambda 2 log p."""
+        """What a unit of code and the entry of a feature cost at a step: mu lambda kappa and mu lambda 2 log(1 + p)."""
         if self.jump_cost == 0:
             return 0.0, 0.0
-        return step * scale * self.jump_cost, step * scale * 2 * np.log(self.n_features)
+        return step * scale * self.jump_cost, step * scale * 2 * np.log1p(self.n_features)
 
     def code_length(self, j: int, labels: np.ndarray) -> float:
         """code_j of a non-zero table with the given pieces (its labels, one class)."""
@@ -132,7 +132,7 @@ class BoundConstraints:
         return code + float(self.missing[j])
 
     def cost(self, labels: np.ndarray, support: np.ndarray, scale: float) -> float:
-        """Sum over the used features of lambda * (kappa * code_j + 2 log p), from the labels of their pieces."""
+        """Sum over the used features of lambda * (kappa * code_j + 2 log(1 + p)), from the labels of their pieces."""
         price, entry = self.prices(1.0, scale)
         if price == 0:
             return 0.0

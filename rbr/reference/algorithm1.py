@@ -64,7 +64,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Penalty:
-    """alpha / 2 ||f||_w^2, and lambda * (kappa * code_j + 2 log p) for every table f_j != 0 if kappa > 0."""
+    """alpha / 2 ||f||_w^2, and lambda * (kappa * code_j + 2 log(1 + p)) for every table f_j != 0 if kappa > 0."""
 
     alpha: float
     kappa: float
@@ -72,7 +72,7 @@ class Penalty:
 
     def prices(self, mu, n_features):
         """What a unit of code length and an entry cost a step of length mu."""
-        return mu * self.lam * self.kappa, mu * self.lam * 2 * np.log(n_features) * (self.kappa > 0)
+        return mu * self.lam * self.kappa, mu * self.lam * 2 * np.log1p(n_features) * (self.kappa > 0)
 
 
 def solve(
@@ -175,7 +175,7 @@ def intercept_loss_and_residual(data, beta):
 
 
 def cost(f, codes, C, penalty):
-    """alpha / 2 ||f||_w^2 + lambda * (kappa * sum_j code_j + 2 log p * the features that pay for their entry)."""
+    """alpha / 2 ||f||_w^2 + lambda * (kappa * sum_j code_j + 2 log(1 + p) * the features that pay for their entry)."""
     price, entry_price = penalty.prices(1.0, len(C.tables))
     n_entries = sum(f[table].any() for j, table in enumerate(C.tables) if j not in C.always_include)
     return penalty.alpha / 2 * norm(f, C.weights) ** 2 + price * codes.sum() + entry_price * n_entries

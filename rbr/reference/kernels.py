@@ -178,7 +178,7 @@ def prox_tables(
     shapes,  # IN  (n_features,) int8: index into SHAPES
     limits,  # IN  (n_features,) int64: s_L,j
     price,  # IN  mu * lambda * kappa
-    level_codes,  # IN  flat, of the `levels` tables: log S(b, k) + k - 1 for k = 1..min(limit, b)
+    level_codes,  # IN  flat, of the `levels` tables: the code of k = 1..min(limit, b) levels, increasing in k
     level_code_offsets,  # IN  (n_features + 1,) int64
     greedy,  # IN  bottom-up merging instead of the exact search
     out,  # OUT (n_coef,) the slices of the given tables

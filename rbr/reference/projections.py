@@ -271,7 +271,7 @@ def isotonic(u, w):
 
 
 def _choose_levels(u, w, x, limit, price, greedy):
-    """`levels`: at most `limit` distinct values in any order; code log S(b, k) + k - 1.
+    """`levels`: at most `limit` distinct values in any order; code: see `level_codes`.
 
     The best groups are runs of the bins sorted by value, so the search is the one for constant pieces.
     """
@@ -293,9 +293,10 @@ def _choose_levels(u, w, x, limit, price, greedy):
 
 @cache
 def level_codes(n_bins, limit):
-    """log S(b, k) + k - 1 for k = 1..limit, S(b, k) the Stirling number of the second kind.
+    """max over k' <= k of log S(b, k'), plus (k - 1) (1 + log b), for k = 1..limit.
 
-    S(b, k) = k S(b-1, k) + S(b-1, k-1) counts the groupings of b bins into k groups.
+    S(b, k) = k S(b-1, k) + S(b-1, k-1), the Stirling number of the second kind, counts the groupings of b bins into k
+    groups. It falls again towards k = b; the maximum makes the code increase with k.
     """
     log_s = np.full(limit + 1, -np.inf)
     log_s[0] = 0.0
@@ -303,7 +304,7 @@ def level_codes(n_bins, limit):
         log_k = np.log(np.arange(limit + 1.0))
     for _ in range(n_bins):
         log_s = np.logaddexp(log_k + log_s, np.concatenate([[-np.inf], log_s[:-1]]))
-    codes = log_s[1:] + np.arange(limit)
+    codes = np.maximum.accumulate(log_s[1:]) + np.arange(limit) * (1.0 + np.log(n_bins))
     codes.setflags(write=False)
     return codes
 
@@ -402,7 +403,7 @@ def prox(f, C, price, entry_price):
     ----------
     f : array of shape (n_coef,) or (n_coef, n_classes)
     C : ConstraintSet
-    price, entry_price : mu * lambda * kappa and mu * lambda * 2 log p; both 0 without a jump cost
+    price, entry_price : mu * lambda * kappa and mu * lambda * 2 log(1 + p); both 0 without a jump cost
 
     Returns
     -------

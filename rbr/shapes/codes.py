@@ -27,23 +27,24 @@ def cheapest_free_code(n_ordered: np.ndarray, limits: np.ndarray) -> np.ndarray:
 
 
 def level_code(n_pieces: int, n_lines: int, n_ordered: int) -> float:
-    """log S(b, k) + k - 1 of k levels."""
+    """The code of k levels; see `level_codes`."""
     return float(level_codes(n_ordered, n_pieces)[-1])
 
 
 def cheapest_level_code(n_ordered: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """The least code of two levels or more; 0 where only one is possible."""
-    codes = np.zeros(len(n_ordered))
-    for j, (n_bins, limit) in enumerate(zip(n_ordered.tolist(), np.minimum(limits, n_ordered).tolist(), strict=True)):
-        codes[j] = level_codes(n_bins, limit)[1:].min() if limit > 1 else 0.0
-    return codes
+    """That of two levels, of which there are S(b, 2) = 2^(b-1) - 1: more cost more. 0 where only one is possible."""
+    halvings = np.maximum(n_ordered, 2) - 1.0
+    of_two = halvings * np.log(2.0) + np.log1p(-(0.5**halvings)) + 1.0 + np.log(np.maximum(n_ordered, 1))
+    return np.where(np.minimum(limits, n_ordered) > 1, of_two, 0.0)
 
 
 @cache
 def level_codes(n_bins: int, limit: int) -> np.ndarray:
-    """log S(b, k) + k - 1 for k = 1..limit, S(b, k) the number of groupings of b bins into k groups.
+    """max over k' <= k of log S(b, k'), plus (k - 1) (1 + log b), for k = 1..limit.
 
-    S(b, k), the Stirling number of the second kind, is k S(b-1, k) + S(b-1, k-1).
+    S(b, k), the Stirling number of the second kind, counts the groupings of b bins into k groups; it is
+    k S(b-1, k) + S(b-1, k-1). It falls again towards k = b; with the maximum the code does not. A further group is the
+    best of many ways to cut a group of equal levels in two, which gains by chance as the best of b places does.
     """
     log_s = np.full(limit + 1, -np.inf)
     log_s[0] = 0.0
@@ -51,6 +52,6 @@ def level_codes(n_bins: int, limit: int) -> np.ndarray:
         log_k = np.log(np.arange(limit + 1.0))
     for _ in range(n_bins):
         log_s = np.logaddexp(log_k + log_s, np.concatenate([[-np.inf], log_s[:-1]]))
-    codes = log_s[1:] + np.arange(limit)
+    codes = np.maximum.accumulate(log_s[1:]) + np.arange(limit) * (1.0 + np.log(n_bins))
     codes.setflags(write=False)
     return codes

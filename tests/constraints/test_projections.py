@@ -7,6 +7,7 @@ the best.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from itertools import combinations, product
 
@@ -17,7 +18,7 @@ from helpers import assert_close, assert_same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rbr import _fast
+from rbr import _fast, shapes
 from rbr._backend import BACKENDS, use_backend
 from rbr._fast import _projections
 from rbr.constraints import Constraints
@@ -63,6 +64,12 @@ def stirling(n, k):
     return k * stirling(n - 1, k) + stirling(n - 1, k - 1)
 
 
+def code_of_levels(n, k):
+    """max over k' <= k of log S(n, k'), plus (k - 1) (1 + log n); 0 of no level."""
+    of_groupings = math.log(max((stirling(n, fewer) for fewer in range(1, k + 1)), default=1))
+    return of_groupings + max(k - 1, 0) * (1 + math.log(max(n, 1)))
+
+
 def indicator(bins, n):
     column = np.zeros(n)
     column[bins] = 1.0
@@ -94,7 +101,7 @@ def subspaces(w, x, has_missing, shape, limit, price):
         for grouping in groupings(n, limit):
             k = max(grouping) + 1
             columns = [indicator([i for i in range(n) if grouping[i] == g], len(live)) for g in range(k)]
-            yield subspace(columns, np.log(stirling(n_ordered, k)) + k - 1)
+            yield subspace(columns, code_of_levels(n_ordered, k))
     else:
         may_be_line = {"linear": (True,), "mixed": (False, True) if price else (True,)}.get(shape, (False,))
         sign = {"increasing": 1, "decreasing": -1}.get(shape, 0)
@@ -243,7 +250,7 @@ def test_proximal_step_minimises_its_whole_objective(backend, data):
         )
         found = bound.prox(stack.f, step, scale, alpha=alpha)
     # The objective times the step.
-    price, entry = step * scale * kappa, step * scale * 2 * np.log(len(stack))
+    price, entry = step * scale * kappa, step * scale * 2 * np.log(1 + len(stack))
     zero, least, reached = (np.zeros(len(stack)) for _ in range(3))
     for j, shape in enumerate(stack.shapes):
         t = stack.table(j)
@@ -467,7 +474,7 @@ def assert_labels_tell_the_tables(stack, price, out, labels, nets, codes):
         code = {
             "linear": (2 * len(pieces) - 1) * log_b,
             "mixed": (len(pieces) + (pieces % 2).sum() - 1) * log_b,
-            "levels": np.log(stirling(n_ordered, len(pieces)) or 1) + len(pieces) - 1,
+            "levels": code_of_levels(n_ordered, len(pieces)),
             "free": n_ordered - 1.0,
         }.get(shape, (len(pieces) - 1) * log_b)
         code = stack.missing[j] + (code if len(pieces) else 0.0 if shape != "free" else n_ordered - 1.0)
@@ -707,19 +714,48 @@ def test_monotone_tables_are_searched_as_constant_ones(kind, price):
     assert_same_bits(outs["decreasing"][0], -outs["increasing"][0])
 
 
-@pytest.mark.parametrize("n", [30, 150])
-@pytest.mark.parametrize("price", [1e-12, 1e-6, 1e-4])
-def test_levels_look_beyond_codes_that_rise(n, price):
-    """log S(b, k) + k - 1 rises with k and falls again, so very many levels may cost less than fewer."""
-    u = np.random.default_rng(6).standard_normal(n)
+@pytest.mark.parametrize("n", [2, 30, 150])
+@pytest.mark.parametrize("greedy", [False, True])
+def test_levels_are_tried_up_to_the_number_that_can_pay(n, greedy):
+    """The kernel tries no number of levels that costs more than all of them could gain; the reference tries all."""
+    u = np.random.default_rng(6).standard_normal(n) * 1e3
     w = np.full(n, 1 / n)
     stack = Stack(u, np.array([0, n]), w, w, np.array([False]), ["levels"], np.array([n]), False)
-    args, blank = prox_args(stack, np.array([0]), price, False)
-    fast, slow = ([out.copy() for out in blank] for _ in range(2))
-    _fast.prox_tables(*args, *fast, 0, 1)
-    BACKENDS["reference"].prox_tables(*args, *slow, 0, 1)
-    np.testing.assert_allclose(fast[2], slow[2], rtol=1e-12)
-    assert price > 1e-12 or len(np.unique(fast[0])) == n
+    half_spread = square(u - w @ u, w) / 2
+    n_levels = []
+    for share in (1e-15, 1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.6, 1 - 1e-9, 1 + 1e-9):
+        price = share * half_spread / level_codes(n, n)[1]  # from a share of 1 on, two levels cannot pay
+        args, blank = prox_args(stack, np.array([0]), price, greedy)
+        fast, slow = ([out.copy() for out in blank] for _ in range(2))
+        _fast.prox_tables(*args, *fast, 0, 1)
+        BACKENDS["reference"].prox_tables(*args, *slow, 0, 1)
+        np.testing.assert_allclose(fast[2], slow[2], rtol=1e-9, atol=1e-9 * half_spread)
+        np.testing.assert_array_equal(fast[1], slow[1])
+        n_levels.append(len(np.unique(fast[0])))
+    assert n_levels[0] == n and n_levels[-1] == 1
+    assert n_levels == sorted(n_levels, reverse=True)
+
+
+@both_backends
+@pytest.mark.parametrize("b", [1, 2, 3, 5, 7, 8])
+def test_levels_are_the_best_of_all_groupings(backend, b):
+    """Every grouping of up to eight bins, whatever the order of their values: equal, empty, of all weights."""
+    every = [np.array(g)[:, None] == np.arange(max(g) + 1) for g in groupings(b, b)]
+    chosen = set()
+    for seed in range(24):
+        rng = np.random.default_rng([b, seed])
+        u = rng.standard_normal(b) if seed % 3 else rng.integers(0, 3, b) * 1.0
+        w = rng.random(b) ** 3 * (rng.random(b) < 0.9) + 1e-12
+        w /= w.sum()
+        u -= w @ u
+        price = square(u, w) * 10.0 ** -rng.uniform(0.0, 4.0)
+        nets = [((w * u) @ g) ** 2 @ (1 / (w @ g)) / 2 - price * code_of_levels(b, g.shape[1]) for g in every]
+        stack = Stack(u, np.array([0, b]), w, w, np.array([False]), ["levels"], np.array([b]), True)
+        args, outs = prox_args(stack, np.array([0]), price, False)
+        BACKENDS[backend].prox_tables(*args, *outs, 0, 1)
+        assert abs(outs[2][0] - max(0.0, *nets)) <= 1e-12 * square(u, w)
+        chosen.add(len(np.unique(outs[1])))
+    assert len(chosen) >= min(b, 4)
 
 
 @both_backends
@@ -750,10 +786,14 @@ def test_threads_change_no_bit(n_threads, price):
 
 
 def test_level_codes_count_groupings():
+    for b in range(1, 61):
+        expected = [code_of_levels(b, k) for k in range(1, b + 1)]
+        for codes in (level_codes(b, b), shapes.level_codes(b, b)):
+            np.testing.assert_allclose(codes, expected, rtol=1e-13, atol=1e-13)
+            assert (np.diff(codes) > 1 - 1e-9).all()
     for b in range(1, 9):
-        expected = [np.log(stirling(b, k)) + k - 1 for k in range(1, b + 1)]
-        np.testing.assert_allclose(level_codes(b, b), expected, rtol=1e-13, atol=1e-13)
-        assert len([g for g in groupings(b, b) if max(g) == 1]) == stirling(b, 2)
+        for k in range(1, b + 1):
+            assert len([g for g in groupings(b, b) if max(g) == k - 1]) == stirling(b, k)
 
 
 def test_reference_prefers_the_leftmost_split_and_the_fewest_pieces():

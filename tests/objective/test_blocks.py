@@ -91,9 +91,26 @@ def both(design, y, loss, **rows):
     return plain, Sealed(split_in_three_blocks(objective_of(design, y, loss, **rows)))
 
 
+def assert_same_pieces(found, expected):
+    """The same labels; of a `mixed` table only the same code length.
+
+    Of three bins, a line over two and a constant over one fit perfectly in either order and cost the same, so rounding
+    decides which of them is found.
+    """
+    constraints = found.problem.constraints
+    for j in range(constraints.n_features):
+        bins = slice(constraints.offsets[j], constraints.offsets[j + 1])
+        ours, theirs = (s.labels[bins].reshape(constraints.n_bins[j], -1).T for s in (found, expected))
+        if constraints.spec(j).name == "mixed":
+            for one, other in zip(ours, theirs, strict=True):
+                assert constraints.code_length(j, one) == constraints.code_length(j, other)
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def assert_same_fit(found, expected, tolerance=1e-9):
     np.testing.assert_array_equal(found.support, expected.support)
-    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert_same_pieces(found, expected)
     scale = max(1.0, np.abs(expected.f).max())
     np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=tolerance * scale)
     np.testing.assert_allclose(found.intercept, expected.intercept, rtol=0, atol=tolerance * scale)

@@ -29,6 +29,17 @@ def test_codes_of_levels_are_those_of_the_reference(n_bins):
         np.testing.assert_array_equal(shapes.level_codes(n_bins, limit), reference.level_codes(n_bins, limit))
 
 
+def test_the_cheapest_code_of_levels_is_the_least_of_two_or_more():
+    pairs = [(b, limit) for b in (0, 1, 2, 3, 8, 60, 1000, 3000) for limit in {1, 2, 3, 32, max(b, 1)}]
+    n_ordered, limits = np.array(pairs).T
+    least = [level_codes[1:].min() if len(level_codes := codes_up_to(b, limit)) > 1 else 0.0 for b, limit in pairs]
+    np.testing.assert_allclose(shapes.spec_of("levels").cheapest_code(n_ordered, limits), least, rtol=1e-12)
+
+
+def codes_up_to(b, limit):
+    return reference.level_codes(b, min(b, limit))
+
+
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=2, unique=True))
 def test_a_number_between_two_is_that_of_the_reference(pair):
     left, right = sorted(pair)

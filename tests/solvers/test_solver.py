@@ -146,9 +146,23 @@ def test_algorithm_1_excludes_and_includes_as_its_oracle_does(
             assert set(sorted(always_include)[:max_features]) <= used
 
 
+@pytest.mark.parametrize("n_features", [1, 2, 5])
+def test_a_feature_pays_for_its_entry_even_alone(n_features):
+    """The table gains 1 / 2; its jump costs scale * log 2, and its entry scale * 2 log(1 + p)."""
+    rng = np.random.default_rng(3)
+    others = np.array([rng.permutation(np.repeat([0, 1], 50)) for _ in range(n_features - 1)], dtype=int)
+    B = BinnedMatrix([np.repeat([0, 1], 50), *others], offsets=2 * np.arange(n_features + 1))
+    y = np.where(B.codes[0] == 1, 1.0, -1.0)
+    breaks_even = 0.5 / (np.log(2) + 2 * np.log(1 + n_features))
+    for scale, support in ((0.999 * breaks_even, [0]), (1.001 * breaks_even, [])):
+        options = {"constraints": Constraints(max_segments=2, jump_cost=1.0), "dispersion": scale * B.n_rows}
+        assert assert_agrees_with_the_oracle(B, y, **options, step_size=1.0, n_steps=3).support.tolist() == support
+        assert rbr.solve(B, y, **options).support.tolist() == support
+
+
 @pytest.mark.parametrize(("scale", "pays"), [(0.4, True), (2.0, False)])
 def test_a_feature_that_is_always_included_pays_for_its_pieces_only(scale, pays):
-    """The table gains 1 / 2; its jump costs scale * log 2, and its entry would cost another 2 * scale * log 2."""
+    """The table gains 1 / 2; its jump costs scale * log 2, and its entry would cost another 2 * scale * log 3."""
     B = BinnedMatrix(np.stack([np.repeat([0, 1], 50), np.tile([0, 1], 50)]), offsets=[0, 2, 4])
     y = np.where(B.codes[0] == 1, 1.0, -1.0)
     for always_include in ((), (0,)):
