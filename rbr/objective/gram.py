@@ -345,8 +345,8 @@ class GramObjective(BaseObjective):
     def rebin(self, edges) -> NoReturn:
         self._refuse("rebin needs values within bins")
 
-    def bin_means(self, tables: np.ndarray) -> NoReturn:
-        self._refuse("bin_means needs values within bins")
+    def bin_moments(self, tables: np.ndarray) -> NoReturn:
+        self._refuse("bin_moments needs values within bins")
 
     def distances(self, tables: np.ndarray, positions: np.ndarray) -> NoReturn:
         self._refuse("distances needs values within bins")

@@ -31,25 +31,37 @@ class Distances(Handle):
         return self.by_block[block][int(np.searchsorted(self.tables, table))]
 
 
-def bin_means(objective: RowObjective, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """See `Objective.bin_means`."""
-    means, bounds = np.full(objective.tables.n_coef, np.nan), np.full((len(tables), 2), np.nan)
+def bin_moments(objective: RowObjective, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """See `Objective.bin_moments`."""
+    own, offsets = objective.tables, objective.tables.offsets
+    # The sums of v, v d and v d^2, d the distance from the position that the bin has so far, in units of the table's
+    # largest position: squares of x could overflow. The last entry of a table is for rows without a bin.
+    sums = [np.zeros((3, n + 1)) for n in own.n_bins[tables]]
+    near = [np.append(np.nan_to_num(cast(np.ndarray, own.positions)[offsets[j] : offsets[j + 1]]), 0.0) for j in tables]
+    units = [np.abs(positions).max() or 1.0 for positions in near]
+    bounds = np.tile([np.inf, -np.inf], (len(tables), 1))
+    columns = [int(own.columns[j, 0]) for j in tables]
+    for block in objective._blocks:
+        for rows, values in cast("ColumnValues", block.values).columns(columns):
+            for t, (j, x) in enumerate(zip(tables, values, strict=True)):
+                codes, v = block.design.codes[j, rows], block.v[rows]
+                is_finite = np.isfinite(x)
+                if not is_finite.all():
+                    codes, v, x = codes[is_finite], v[is_finite], x[is_finite]
+                if len(x):
+                    bounds[t] = min(bounds[t, 0], x.min()), max(bounds[t, 1], x.max())
+                    x = (x - near[t][codes]) / units[t]
+                    for power, by_row in enumerate((v, v * x, v * x * x)):
+                        sums[t][power] += np.bincount(codes, by_row, minlength=sums[t].shape[1])
+    means, spreads = np.full(own.n_coef, np.nan), np.zeros(own.n_coef)
     for t, j in enumerate(tables):
-        bins = slice(objective.tables.offsets[j], objective.tables.offsets[j + 1])
-        moment, weight = np.zeros(bins.stop - bins.start), np.zeros(bins.stop - bins.start)
-        for block in objective._blocks:
-            x, v = _values(objective, block, j), block.v
-            is_finite = np.isfinite(x)
-            if not is_finite.all():
-                x, v = np.where(is_finite, x, 0.0), np.where(is_finite, v, 0.0)
-            for total, values in ((moment, v * x), (weight, v)):
-                total += block.design.rmatvec(values, features=[j], n_threads=objective.n_threads)[bins]
-            if is_finite.any():
-                x = x if is_finite.all() else x[is_finite]
-                bounds[t] = np.fmin(bounds[t, 0], x.min()), np.fmax(bounds[t, 1], x.max())
-        np.divide(moment, weight, out=means[bins], where=weight > 0)
-    objective.work.columns_read += 2 * len(tables)
-    return means, bounds
+        bins = slice(offsets[j], offsets[j + 1])
+        weight = np.where(sums[t][0] > 0, sums[t][0], np.nan)[:-1]
+        moved, square = (a[:-1] / weight for a in sums[t][1:])
+        means[bins] = near[t][:-1] + units[t] * moved
+        spreads[bins] = units[t] * np.sqrt(np.nan_to_num(np.maximum(square - moved**2, 0.0)))
+    objective.work.columns_read += len(tables)
+    return means, spreads, bounds
 
 
 def distances(objective: RowObjective, tables: np.ndarray, positions: np.ndarray) -> Distances:

@@ -363,8 +363,11 @@ class Objective(Protocol):
     def rebin(self, edges: Mapping[int, np.ndarray]) -> Objective:
         """The same rows with some tables cut at other edges, as many as before."""
 
-    def bin_means(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(mean of x by bin, (n_coef,), NaN where no row has a finite x; least and largest finite x by given table)."""
+    def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(mean and standard deviation of x by bin; least and largest x by given table), over rows with a finite x.
+
+        The first two have the length n_coef; a mean is NaN where there is no such row.
+        """
 
     def distances(self, tables: np.ndarray, positions: np.ndarray) -> Any:
         """x - position of its bin for the rows of some tables, in ascending order; not finite distances count as 0."""

@@ -452,9 +452,9 @@ class RowObjective(BaseObjective):
         self._check_values("rebin")
         return self._with(rebinned(self._blocks, edges), self.n_total)
 
-    def bin_means(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        self._check_values("bin_means")
-        return lines_of_rows.bin_means(self, tables)
+    def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self._check_values("bin_moments")
+        return lines_of_rows.bin_moments(self, tables)
 
     def distances(self, tables: np.ndarray, positions: np.ndarray) -> lines_of_rows.Distances:
         if len(tables):

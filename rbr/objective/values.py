@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from rbr.data.tables import open_table
+
+ROWS_PER_STRETCH = 1 << 14
 
 
 class ColumnValues:
@@ -26,6 +29,19 @@ class ColumnValues:
     def column(self, j: int) -> np.ndarray:
         """The values of column j."""
         return self._table.numbers(j, j + 1, self._rows)[:, 0].astype(np.float64)
+
+    def columns(self, chosen: Sequence[int]) -> Iterator[tuple[slice, np.ndarray]]:
+        """(stretch of rows, (n_columns, n_rows) values of some columns), over all rows.
+
+        A stretch of an array stays in cache while its columns are picked out of it.
+        """
+        whole = self._table.whole() if self._rows is None else None
+        if whole is None:
+            yield slice(None), np.array([self.column(j) for j in chosen])
+            return
+        for first in range(0, len(whole), ROWS_PER_STRETCH):
+            rows = slice(first, min(first + ROWS_PER_STRETCH, len(whole)))
+            yield rows, np.ascontiguousarray(whole[rows][:, chosen].T, dtype=np.float64)
 
     def distinct(self, j: int) -> tuple[np.ndarray, np.ndarray]:
         """The distinct values of column j, ascending with NaN last, and which of them each row has."""

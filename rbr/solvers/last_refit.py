@@ -18,7 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 from rbr.objective.protocol import Accuracy, Groups, Point
 from rbr.shapes import ShapeSpec
 from rbr.shapes.bases import rank_in_run
-from rbr.solvers.lines import at_lines
+from rbr.solvers.lines import at_lines, matter_within_bins
 
 if TYPE_CHECKING:
     from rbr.solvers.solution import Solution
@@ -28,7 +28,7 @@ ENOUGH = 1e-3
 MAX_STEPS = 12
 MAX_HALVINGS = 6
 # If all pieces have more than this many times the prior's rows, shrinking them changes nothing that matters.
-MANY_TIMES = 1000
+MANY_TIMES = 100
 # A prior of this many rows decides between answers that are equally good.
 LEAST_PRIOR = 1e-6
 
@@ -40,7 +40,7 @@ def last_refit(solution: Solution, prior_rows: float) -> Solution:
     belongs a prior worth `prior_rows` rows in each piece.
     """
     objective = solution.problem.objective
-    on_values = solution.lines is not None and objective.has_values and not objective.has_many_rows
+    on_values = solution.lines is not None and matter_within_bins(solution, solution.lines)
     per_row = _curvature_of_a_row(solution)
     outputs = [_Output(solution, c, prior_rows, per_row[c]) for c in range(objective.n_outputs)]
     outputs = [output for output in outputs if 0 < output.pieces.n_unknowns <= objective.options.max_dense_unknowns]

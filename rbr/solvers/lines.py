@@ -26,11 +26,13 @@ class Lines:
     slopes : of the shape of f, in units of x; 0 outside of lines
     positions : (n_coef,) the mean of x in each bin
     bounds : {table: (least x, largest x)} of the tables with slopes
+    variance : of what the slopes add within bins, over all rows and outputs
     """
 
     slopes: np.ndarray
     positions: np.ndarray
     bounds: dict[int, tuple[float, float]]
+    variance: float = 0.0
 
     @cached_property
     def tables(self) -> np.ndarray:
@@ -54,9 +56,9 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
         return solution
     positions = np.array(objective.tables.positions, dtype=np.float64)
     bounds = {j: tuple(_ordered(bound, positions, j)[[0, -1]].tolist()) for j in tables}
-    means = positions
+    means, spreads = positions, np.zeros(len(positions))
     if objective.has_values:
-        means, ranges = objective.bin_means(np.array(tables))
+        means, spreads, ranges = objective.bin_moments(np.array(tables))
         bounds = dict(zip(tables, map(tuple, ranges.tolist()), strict=True))
     f, slopes, moved = solution.f.copy(), np.zeros_like(solution.f), positions.copy()
     for j in tables:
@@ -67,7 +69,8 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
         _draw(values, rises, own, new, _ordered(bound, labels, j), _live(bound, j))
         table = slice(bound.offsets[j], bound.offsets[j + 1])
         f[table] -= bound.weights[table] @ f[table]
-    return at_lines(solution, Lines(slopes, moved, bounds), f)
+    rises = (slopes.reshape(len(slopes), -1).T * spreads) ** 2
+    return at_lines(solution, Lines(slopes, moved, bounds, float((rises @ objective.tables.shares).sum())), f)
 
 
 def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Callable[..., Solution]) -> Solution:
@@ -77,18 +80,30 @@ def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Ca
     what bins leave over looks like signal to other features. `solve_again` takes an objective and a warm start. The
     solution is on the objective that was used last.
     """
-    objective, problem = solution.problem.objective, solution.problem
-    if not objective.has_values or objective.has_many_rows or solution.status == "callback":
+    objective = solution.problem.objective
+    if not objective.has_values or solution.status == "callback":
         return solution
     drawn = draw_lines(solution, is_numeric)
-    least_gain = problem.options.least_gain_within_bins * problem.scale * objective.n_total
-    if drawn.lines is None or not solution.loss - drawn.loss > least_gain:
+    if drawn.lines is None or not gain_within_bins(solution, drawn.lines):
         return solution
     distances = objective.distances(drawn.lines.tables, drawn.lines.positions)
     again = solve_again(objective=objective.on_lines(drawn.lines.slopes, distances), warm_start=drawn.f)
     history = [*solution.history, *(replace(row, index=row.index + len(solution.history)) for row in again.history)]
     loss_path = np.concatenate([solution.loss_path, again.loss_path])
     return replace(again, history=history, loss_path=loss_path, n_iter=len(history) - 1)
+
+
+def gain_within_bins(solution: Solution, lines: Lines) -> bool:
+    """Whether lines explain so much within bins that it changes what other features see."""
+    problem = solution.problem
+    promised = 0.5 * problem.objective.constant_curvature * lines.variance
+    return promised > problem.options.least_gain_within_bins * problem.scale * problem.objective.n_total
+
+
+def matter_within_bins(solution: Solution, lines: Lines) -> bool:
+    """Whether the rows' own x is worth reading: always with few rows, otherwise if lines gain within bins."""
+    objective = solution.problem.objective
+    return objective.has_values and (not objective.has_many_rows or gain_within_bins(solution, lines))
 
 
 def on_objective(solution: Solution, objective: Objective) -> Solution:
@@ -121,9 +136,13 @@ def _draw(f, slopes, positions, moved, labels, live) -> None:
 
 
 def at_lines(solution: Solution, lines: Lines, f: np.ndarray, distances: Any = None) -> Solution:
-    """The solution with other values, on lines."""
+    """The solution with other values, on lines.
+
+    With many rows in narrow bins its loss and intercept are those of the bins, since reading x again would take a good
+    part of the time of a fit.
+    """
     objective = solution.problem.objective
-    if distances is None and objective.has_values:
+    if distances is None and matter_within_bins(solution, lines):
         distances = objective.distances(lines.tables, lines.positions)
     if distances is None:
         point = objective.point(f, solution.support, solution.intercept)

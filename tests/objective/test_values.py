@@ -79,7 +79,7 @@ def test_points_on_lines_have_the_scores_of_the_definition(loss):
     rng, both = np.random.default_rng(5), np.array([0, 1])
     f = 0.2 * rng.normal(size=one.zero_tables().shape)
     slopes = 0.1 * rng.normal(size=f.shape)
-    means, bounds = one.bin_means(both)
+    means, _, _ = one.bin_moments(both)
     positions = np.nan_to_num(means)
     point = one.line_point(f, both, slopes, one.distances(both, positions))
     by_output = (a.reshape(len(a), -1) for a in (f, slopes))
@@ -90,11 +90,11 @@ def test_points_on_lines_have_the_scores_of_the_definition(loss):
     assert again.loss == pytest.approx(point.loss, rel=1e-12)
 
 
-def test_means_of_bins_are_those_of_the_finite_rows():
+def test_moments_of_bins_are_those_of_the_finite_rows():
     X, one, three = objectives("squared_error")
     design, v = block_of(one).design, block_of(one).v
     for objective in (one, three):
-        means, bounds = objective.bin_means(np.array([0, 1]))
+        means, spreads, bounds = objective.bin_moments(np.array([0, 1]))
         for j in (0, 1):
             finite = np.isfinite(X[:, j])
             np.testing.assert_array_equal(bounds[j], [X[finite, j].min(), X[finite, j].max()])
@@ -102,6 +102,8 @@ def test_means_of_bins_are_those_of_the_finite_rows():
                 rows = finite & (design.codes[j] == k)
                 expected = np.average(X[rows, j], weights=v[rows]) if rows.any() else np.nan
                 np.testing.assert_allclose(means[design.offsets[j] + k], expected, rtol=1e-13)
+                spread = np.sqrt(np.average((X[rows, j] - expected) ** 2, weights=v[rows])) if rows.any() else 0.0
+                np.testing.assert_allclose(spreads[design.offsets[j] + k], spread, rtol=1e-9, atol=1e-7)
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
@@ -124,13 +126,13 @@ def test_rebinned_rows_are_those_of_the_binner_with_these_edges(loss):
     assert not np.array_equal(block_of(one).design.codes, expected.codes)
 
 
-@pytest.mark.parametrize("asked", ["better_edges", "rebin", "bin_means", "distances"])
+@pytest.mark.parametrize("asked", ["better_edges", "rebin", "bin_moments", "distances"])
 def test_without_values_the_error_says_what_is_missing(asked):
     X, one, _ = objectives("squared_error")
     block = block_of(one)
     objective = objective_of(block.design, block.y)
     assert one.has_values and not objective.has_values
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-    arguments = {"better_edges": (point, {}), "rebin": ({},), "bin_means": ([0],), "distances": ([0], None)}
+    arguments = {"better_edges": (point, {}), "rebin": ({},), "bin_moments": ([0],), "distances": ([0], None)}
     with pytest.raises(ValueError, match=f"{asked} needs the values of the columns: make the objective with X"):
         getattr(objective, asked)(*arguments[asked])
