@@ -83,6 +83,7 @@ def n_pieces(term, output=None):
 BAD = {
     "max_features": [0, -1, 1.5, "all", True],
     "max_segments": [0, 2.5, "many", {"a": 0}, {"z": 3}, {17: 3}, [3, 3]],
+    "min_rows": [-3, 1.0, 2.5, 0.0, "few", None, False, [5]],
     "max_bins": [1, 65536, 2.5, "many", {"a": 1}, {"z": 9}],
     "shape": ["wavy", None, 3, {"a": "wavy"}, {"z": "linear"}, {"a": "linear", 0: "linear"}],
     "jump_cost": [-0.1, np.inf, np.nan, "high", None],
