@@ -55,6 +55,8 @@ class Batch:
             np.zeros(n_tables, dtype=np.uint8),
             np.full(n_tables, SHAPES.index(shape), dtype=np.int8),
             np.full(n_tables, limit),
+            weights,
+            np.zeros(n_tables),
             price * float(np.mean(stacked**2)),
             np.tile(codes, n_tables),
             np.arange(n_tables + 1) * len(codes),

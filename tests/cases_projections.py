@@ -27,6 +27,12 @@ class Stack:
     shapes: list[str]
     limits: np.ndarray
     tied: bool
+    rows: np.ndarray | None = None  # the share of the rows in each bin; None: the weights
+    least_rows: np.ndarray | None = None  # the least share in a piece of each table; None: no minimum
+
+    def __post_init__(self):
+        self.rows = self.weights if self.rows is None else self.rows
+        self.least_rows = np.zeros(len(self.shapes)) if self.least_rows is None else self.least_rows
 
     def __len__(self):
         return len(self.shapes)
@@ -95,8 +101,11 @@ def draw_table(rng, shape, n_bins, has_missing, kind, scale, weighting, position
 
 
 @st.composite
-def stacks(draw, max_tables=4, max_bins=12, shapes=SHAPES, kinds=KINDS, min_tables=0):
+def stacks(draw, max_tables=4, max_bins=12, shapes=SHAPES, kinds=KINDS, min_tables=0, with_least_rows=True):
     """One bin, two bins, ties, zero weights, a missing bin, huge and tiny scales, limits above the number of bins.
+
+    Half of the stacks have a least number of rows in a piece; the rows of a bin are its weight, or have nothing to do
+    with it, or are none.
 
     Everything is drawn from one seed: hypothesis, drawing each property, would choose the simplest nearly always.
     """
@@ -124,7 +133,15 @@ def stacks(draw, max_tables=4, max_bins=12, shapes=SHAPES, kinds=KINDS, min_tabl
     frozen = draw(st.booleans())
     for array in arrays:
         array.flags.writeable = not frozen
-    return Stack(*arrays, chosen, np.array(limits, dtype=np.int64), tied)
+    rows, least_rows = _rows(rng, offsets, weights) if with_least_rows and rng.random() < 0.5 else (None, None)
+    return Stack(*arrays, chosen, np.array(limits, dtype=np.int64), tied, rows, least_rows)
+
+
+def _rows(rng, offsets, weights):
+    """The rows of all bins, and the least share in a piece of each table, from nearly none to more than there are."""
+    rows = weights.copy() if rng.random() < 0.5 else rng.random(len(weights)) ** 4 * (rng.random(len(weights)) < 0.8)
+    rows /= np.repeat(np.maximum(np.add.reduceat(rows, offsets[:-1]), 1e-300), np.diff(offsets)) if len(rows) else 1.0
+    return rows, rng.choice([0.0, 1e-6, 0.1, 0.3, 0.6, 1.2], len(offsets) - 1) * rng.uniform(0.8, 1.0)
 
 
 def prices(stack):
@@ -148,6 +165,8 @@ def prox_args(stack, tables, price, greedy):
         stack.missing.view(np.uint8),
         shapes,
         stack.limits,
+        stack.rows,
+        stack.least_rows,
         price,
         *stack.level_codes(),
         greedy,

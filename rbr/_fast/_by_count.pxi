@@ -36,11 +36,11 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
             piece = pieces + e * (e - 1) // 2
             for start in range(e):
                 piece[start] = s.cost[start]
-        rows[e * stride] = s.cost[0]
+        rows[e * stride] = s.cost[0] if _after_last_start(p, e) > 0 else INFINITY
         for block in range(n_blocks):
             # k pieces need at least k bins, so earlier starts are impossible.
             k = 8 * block + 1
-            _extend_by_one_piece(k, e, s.cost, rows + k - 1, stride, rows + e * stride + k)
+            _extend_by_one_piece(k, _after_last_start(p, e), s.cost, rows + k - 1, stride, rows + e * stride + k)
 
     least_cost = rows[n * stride] + _count_price(p, 1)
     for k in range(2, limit + 1):
@@ -56,17 +56,17 @@ cdef Py_ssize_t _search_by_count_plain(Pieces *p, Py_ssize_t limit, Scratch *s) 
         else:
             _costs_leftwards(p, e, s.cost)
             piece = s.cost
-        e = _best_last_start(rows + k - 2, stride, piece, k - 1, e, &least_cost)
+        e = _best_last_start(rows + k - 2, stride, piece, k - 1, _after_last_start(p, e), &least_cost)
         s.cut[k - 1] = <int32_t> e
     s.cut[0] = 0
     return n_pieces
 
 
 cdef void _extend_by_one_piece(
-    Py_ssize_t first_start, Py_ssize_t end, const double *piece, const double *rows, Py_ssize_t stride,
+    Py_ssize_t first_start, Py_ssize_t after_last, const double *piece, const double *rows, Py_ssize_t stride,
     double *best
 ) noexcept nogil:
-    """best[k] = min over first_start <= s < end of rows[s][k] + piece[s], for eight counts k at once.
+    """best[k] = min over first_start <= s < after_last of rows[s][k] + piece[s], for eight counts k at once.
 
     The eight minima do not depend on one another, which keeps the processor busy without vector instructions.
     """
@@ -75,7 +75,7 @@ cdef void _extend_by_one_piece(
     cdef double c, t
     cdef double b0 = INFINITY, b1 = INFINITY, b2 = INFINITY, b3 = INFINITY
     cdef double b4 = INFINITY, b5 = INFINITY, b6 = INFINITY, b7 = INFINITY
-    for start in range(first_start, end):
+    for start in range(first_start, after_last):
         row = rows + start * stride
         c = piece[start]
         t = row[0] + c
@@ -112,9 +112,9 @@ cdef Py_ssize_t _search_two(Pieces *p, Scratch *s) noexcept nogil:
     for e in range(1, p.n + 1):
         _extend_lines(1, p.u[e - 1], p.w[e - 1], p.x[e - 1], &weight, &mean_u, &mean_x, &spread, &slope,
                       &around_mean, &around_line)
-        s.best[e] = _piece_cost(p, around_mean, around_line)
+        s.best[e] = _piece_cost(p, around_mean, around_line) if _after_last_start(p, e) > 0 else INFINITY
     _costs_leftwards(p, p.n, s.cost)
-    start = _best_last_start(s.best, 1, s.cost, 1, p.n, &least)
+    start = _best_last_start(s.best, 1, s.cost, 1, _after_last_start(p, p.n), &least)
     s.cut[0] = 0
     s.cut[1] = <int32_t> start
     # The added term exceeds what `tiny` adds to the cost of perfect fits, which must not count as a gain.
@@ -133,14 +133,14 @@ cdef void _costs_leftwards(Pieces *p, Py_ssize_t end, double *cost) noexcept nog
 
 
 cdef Py_ssize_t _best_last_start(
-    const double *before, Py_ssize_t stride, const double *piece, Py_ssize_t first_start, Py_ssize_t end,
+    const double *before, Py_ssize_t stride, const double *piece, Py_ssize_t first_start, Py_ssize_t after_last,
     double *least_cost
 ) noexcept nogil:
     """The leftmost start that minimises before[start * stride] + piece[start], and that least cost."""
     cdef Py_ssize_t start, least = first_start
     cdef double total
     least_cost[0] = INFINITY
-    for start in range(first_start, end):
+    for start in range(first_start, after_last):
         total = before[start * stride] + piece[start]
         if total < least_cost[0]:
             least_cost[0] = total

@@ -13,15 +13,19 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
     if p.unit > 0.0:
         if limit == 2:
             return _search_two(p, s)
-        if p.line_code > 0.0:
-            n_pieces = _search_priced_lines(p, s)
+        if p.line_code > 0.0 and p.last_start != NULL:
+            _search_lines_with_least_rows(p, s)
+        elif p.line_code > 0.0:
+            _search_priced_lines(p, s)
+        elif p.last_start != NULL:
+            _search_constants_with_least_rows(p, s)
         else:
             s.best[0] = 0.0
             _search_constants(p, 0, True, s.best, s.best, s.split, s)
-            n_pieces = _trace_back(s.split, p.n, s.cut)
+        n_pieces = _trace_back(s.split, p.n, s.cut)
         if n_pieces <= limit:
             return n_pieces
-    elif p.count_codes == NULL:
+    elif p.count_codes == NULL and p.last_start == NULL:
         n_pieces = _cut_exact_fit(p, limit, s)
         if n_pieces > 0:
             return n_pieces
@@ -31,8 +35,8 @@ cdef Py_ssize_t _search_exact(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept 
         return _search_by_count_plain(p, limit, s)
     if p.ascending or _is_sorted(p):
         return _search_by_count_sorted(p, limit, s)
-    # In a table with noise, about ten starts per end survive the pruning.
-    if _plain_is_cheaper(p.n, limit - 2, limit, 10 * p.n):
+    # In a table with noise, about ten starts per end survive the pruning, which knows no least number of rows.
+    if p.last_start != NULL or _plain_is_cheaper(p.n, limit - 2, limit, 10 * p.n):
         return _search_by_count_plain(p, limit, s)
     return _search_by_count_pruned(p, limit, s)
 

@@ -14,8 +14,11 @@ cdef struct Fit:
 
 
 cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept nogil:
-    """Bottom-up merging with a heap, whose outdated entries are skipped when they reach the top."""
-    cdef Py_ssize_t n = p.n, i, left, right, size = 0, n_merges, best_merges = 0, n_pieces
+    """Bottom-up merging with a heap, whose outdated entries are skipped when they reach the top.
+
+    As long as there are pieces with too few rows, only pairs with one of those are merged, and no cut is taken.
+    """
+    cdef Py_ssize_t n = p.n, i, left, right, size = 0, n_merges, best_merges = 0, n_pieces, n_too_small = 0
     cdef double loss, total = 0.0, value, least = INFINITY
     cdef Fit fit
     for i in range(n):
@@ -27,10 +30,11 @@ cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept
         s.previous_start[i] = <int32_t> (i - 1)
         s.stamp[i] = 0
         s.removed_at[i] = <int32_t> n
+        n_too_small += _is_too_small(p, s, i)
     for i in range(n - 1):
         size = _push_pair(p, s, size, i)
     for n_merges in range(n):
-        if n - n_merges <= limit:
+        if n - n_merges <= limit and n_too_small == 0:
             value = total + _count_price(p, n - n_merges)
             if value <= least:
                 least = value
@@ -44,6 +48,7 @@ cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept
                 loss = s.heap_loss[size]
                 break
         right = s.next_start[left]
+        n_too_small -= _is_too_small(p, s, left) + _is_too_small(p, s, right)
         fit = _joined(s, left, right)
         s.weight[left] = fit.weight
         s.mean_u[left] = fit.mean_u
@@ -58,6 +63,7 @@ cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept
         s.stamp[left] += 1
         s.stamp[right] += 1
         s.next_start[left] = s.next_start[right]
+        n_too_small += _is_too_small(p, s, left)
         if s.next_start[left] < n:
             s.previous_start[s.next_start[left]] = <int32_t> left
             size = _push_pair(p, s, size, left)
@@ -69,6 +75,11 @@ cdef Py_ssize_t _search_greedy(Pieces *p, Py_ssize_t limit, Scratch *s) noexcept
             s.cut[n_pieces] = <int32_t> i
             n_pieces += 1
     return n_pieces
+
+
+cdef inline bint _is_too_small(Pieces *p, Scratch *s, Py_ssize_t start) noexcept nogil:
+    """Whether the piece that begins at a start holds too few rows."""
+    return p.last_start != NULL and p.last_start[s.next_start[start]] < start
 
 
 cdef Fit _joined(Scratch *s, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
@@ -98,16 +109,18 @@ cdef Py_ssize_t _push_pair(Pieces *p, Scratch *s, Py_ssize_t size, Py_ssize_t le
     cdef Py_ssize_t right = s.next_start[left]
     cdef Fit fit = _joined(s, left, right)
     cdef double joined = _piece_cost(p, fit.around_mean, fit.around_line)
-    return _push(s, size, joined - s.cost[left] - s.cost[right], left)
+    cdef bint is_late = not (_is_too_small(p, s, left) or _is_too_small(p, s, right))
+    return _push(s, size, joined - s.cost[left] - s.cost[right], left, is_late)
 
 
-cdef Py_ssize_t _push(Scratch *s, Py_ssize_t size, double loss, Py_ssize_t left) noexcept nogil:
+cdef Py_ssize_t _push(Scratch *s, Py_ssize_t size, double loss, Py_ssize_t left, bint is_late) noexcept nogil:
     """Push the pair that begins at `left`, which makes its older entries outdated; return the new size."""
     cdef Py_ssize_t i = size
     s.stamp[left] += 1
     s.heap_loss[i] = loss
     s.heap_left[i] = <int32_t> left
     s.heap_stamp[i] = s.stamp[left]
+    s.heap_is_late[i] = is_late
     while i > 0 and _precedes(s, i, (i - 1) // 2):
         _swap(s, i, (i - 1) // 2)
         i = (i - 1) // 2
@@ -132,7 +145,9 @@ cdef Py_ssize_t _pop(Scratch *s, Py_ssize_t size) noexcept nogil:
 
 
 cdef inline bint _precedes(Scratch *s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
-    """Order of the heap: the least loss, ties to the leftmost pair."""
+    """Order of the heap: pairs with too few rows first, then the least loss, ties to the leftmost pair."""
+    if s.heap_is_late[i] != s.heap_is_late[j]:
+        return s.heap_is_late[i] < s.heap_is_late[j]
     if s.heap_loss[i] != s.heap_loss[j]:
         return s.heap_loss[i] < s.heap_loss[j]
     return s.heap_left[i] < s.heap_left[j]
@@ -142,3 +157,4 @@ cdef inline void _swap(Scratch *s, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
     s.heap_loss[i], s.heap_loss[j] = s.heap_loss[j], s.heap_loss[i]
     s.heap_left[i], s.heap_left[j] = s.heap_left[j], s.heap_left[i]
     s.heap_stamp[i], s.heap_stamp[j] = s.heap_stamp[j], s.heap_stamp[i]
+    s.heap_is_late[i], s.heap_is_late[j] = s.heap_is_late[j], s.heap_is_late[i]

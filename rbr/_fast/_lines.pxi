@@ -1,7 +1,7 @@
 # Part of _projections.pyx: the best number of priced lines, with inequality pruning.
 
 
-cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
+cdef void _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
     """Optimal partitioning with inequality pruning (PELT, Killick et al. 2012).
 
     Joining two pieces never lowers the distance to their lines: D(s, T) >= D(s, e) + D(e, T). So once
@@ -27,15 +27,6 @@ cdef Py_ssize_t _search_priced_lines(Pieces *p, Scratch *s) noexcept nogil:
         for j in range(n_alive):
             if s.before[j] + 0.5 * s.around_line[j] <= bound:
                 if kept < j:
-                    s.start[kept] = s.start[j]
-                    s.before[kept] = s.before[j]
-                    s.weight[kept] = s.weight[j]
-                    s.mean_u[kept] = s.mean_u[j]
-                    s.mean_x[kept] = s.mean_x[j]
-                    s.spread[kept] = s.spread[j]
-                    s.slope[kept] = s.slope[j]
-                    s.around_mean[kept] = s.around_mean[j]
-                    s.around_line[kept] = s.around_line[j]
+                    _move_slot(s, j, kept)
                 kept += 1
         n_alive = kept
-    return _trace_back(s.split, p.n, s.cut)

@@ -28,6 +28,7 @@ include "_scratch.pxi"
 include "_running_sums.pxi"
 include "_exact.pxi"
 include "_lines.pxi"
+include "_least_rows.pxi"
 include "_segments.pxi"
 include "_sorted.pxi"
 include "_by_count.pxi"
@@ -68,6 +69,8 @@ def prox_tables(
     const uint8_t[::1] missing,  # IN  (n_features,) 1 if the last bin is the missing one
     const int8_t[::1] shapes,  # IN  (n_features,) index into SHAPES
     const int64_t[::1] limits,  # IN  (n_features,) s_L,j
+    const double[::1] rows,  # IN  (n_coef,) the share of the rows in each bin
+    const double[::1] least_rows,  # IN  (n_features,) least share in a piece that is not the only one; 0: no minimum
     double price,  # IN  mu * lambda * kappa
     const double[::1] level_codes,  # IN  flat, of `levels` tables: the code of k = 1..min(limit, b) levels, increasing
     const int64_t[::1] level_code_offsets,  # IN  (n_features + 1,)
@@ -103,6 +106,8 @@ def prox_tables(
             t.x = &positions[begin]
             t.shape = <Shape> shapes[j]
             t.limit = limits[j]
+            t.rows = &rows[begin]
+            t.least_rows = least_rows[j]
             t.price = price
             t.level_codes = NULL
             if t.shape == LEVELS and t.n_ordered > 0:
@@ -145,6 +150,7 @@ def cut_constants(
             p.constant_code = 1.0
             p.line_code = 0.0
             p.count_codes = NULL
+            p.last_start = NULL
             if prune:
                 n_pieces = _search_by_count_pruned(&p, limit, &scratch)
             else:

@@ -78,6 +78,33 @@ cdef extern from *:
         return n_beaten == 0;
     }
 
+    /* The same after an earlier mark: marks the starts without one that cost more than the bound; returns how many. */
+    ON_WIDE_REGISTERS
+    static Py_ssize_t mark_beaten(
+        Py_ssize_t n, double bound, rbr_vector before, rbr_vector around_line, int32_t *CYTHON_RESTRICT mark,
+        int32_t none, int32_t e
+    ) {
+        Py_ssize_t n_marked = 0;
+        for (Py_ssize_t j = 0; j < n; j++) {
+            int is_new = (mark[j] == none) & (before[j] + 0.5 * around_line[j] > bound);
+            mark[j] = is_new ? e : mark[j];
+            n_marked += is_new;
+        }
+        return n_marked;
+    }
+
+    /* cost = that of the last piece, to which a block of more bins is joined, up to what all starts have in common. */
+    ON_WIDE_REGISTERS
+    static void costs_with_block(
+        Py_ssize_t n, double block_weight, double block_mean, rbr_vector weight, rbr_vector mean, rbr_vector cost,
+        rbr_vector out
+    ) {
+        for (Py_ssize_t j = 0; j < n; j++) {
+            double du = block_mean - mean[j];
+            out[j] = cost[j] + 0.5 * (weight[j] * (block_weight / (weight[j] + block_weight))) * (du * du);
+        }
+    }
+
     /* The first index of the least of n > 0 costs, none of which is NaN. */
     ON_WIDE_REGISTERS
     static Py_ssize_t leftmost_least(const double *cost, Py_ssize_t n) {
@@ -111,6 +138,12 @@ cdef extern from *:
     void costs_of_either(
         Py_ssize_t n, double constant, double line, vector before, vector around_mean, vector around_line, vector cost
     ) noexcept nogil
+    Py_ssize_t mark_beaten(
+        Py_ssize_t n, double bound, vector before, vector around_line, int32_t *mark, int32_t none, int32_t e
+    ) noexcept nogil
+    void costs_with_block(
+        Py_ssize_t n, double block_weight, double block_mean, vector weight, vector mean, vector cost, vector out
+    ) noexcept nogil
     bint none_is_beaten(Py_ssize_t n, double bound, vector before, vector around_line) noexcept nogil
     Py_ssize_t _leftmost_least "leftmost_least"(const double *cost, Py_ssize_t n) noexcept nogil
 
@@ -127,6 +160,7 @@ cdef struct Pieces:
     double line_code        # 0 where lines are not allowed
     const double *count_codes     # code of k pieces at [k - 1], increasing, or NULL
     double count_price            # of one unit of it
+    const int32_t *last_start     # at [end], the last start from which a piece holds enough rows, or -1; NULL: any
 
 
 cdef inline void _begin(

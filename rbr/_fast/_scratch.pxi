@@ -12,6 +12,7 @@ cdef struct Scratch:
     double *u
     double *w
     double *x
+    double *rows            # share of the rows
     int32_t *live
     int32_t *order
     int32_t *spare
@@ -40,6 +41,13 @@ cdef struct Scratch:
     double *best_before
     int32_t *split
     int32_t *cut            # the starts of the chosen pieces
+    # with a least number of rows: rows up to each end, and the last start from which a piece up to it holds enough
+    double *row_sum
+    int32_t *last_start
+    # sums of the bins up to a middle one, by the first bin; they share memory with what is no longer needed then
+    double *window_weight
+    double *window_mean
+    double *window_cost
     # values of the last piece, cut into intervals by the start that owns them: a list to read, one to write
     Py_ssize_t interval_capacity
     double *low[2]
@@ -51,6 +59,7 @@ cdef struct Scratch:
     double *heap_loss
     int32_t *heap_left
     int32_t *heap_stamp
+    int32_t *heap_is_late   # both pieces of the pair hold enough rows
     int32_t *next_start
     int32_t *previous_start
     int32_t *stamp
@@ -77,11 +86,11 @@ cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
     s.cosines_for = 0
     s.n_compared = 0
     s.interval_capacity = n_intervals
-    s.doubles = <double *> malloc((16 * m + 4 * m + 4 * m + 4 * n_intervals) * sizeof(double))
-    s.ints = <int32_t *> malloc((13 * m + 3 * m + 3 * m + 2 * n_intervals) * sizeof(int32_t))
+    s.doubles = <double *> malloc((18 * m + 4 * m + 4 * m + 4 * n_intervals) * sizeof(double))
+    s.ints = <int32_t *> malloc((14 * m + 3 * m + 3 * m + 3 * m + 2 * n_intervals) * sizeof(int32_t))
     if s.doubles == NULL or s.ints == NULL:
         return -1
-    cdef double **double_vectors[16]
+    cdef double **double_vectors[18]
     double_vectors[0] = &s.u
     double_vectors[1] = &s.w
     double_vectors[2] = &s.x
@@ -98,9 +107,14 @@ cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
     double_vectors[13] = &s.cost
     double_vectors[14] = &s.best
     double_vectors[15] = &s.best_before
-    for i in range(16):
+    double_vectors[16] = &s.rows
+    double_vectors[17] = &s.row_sum
+    for i in range(18):
         double_vectors[i][0] = s.doubles + n_doubles
         n_doubles += m
+    s.window_weight = s.rows
+    s.window_mean = s.row_sum
+    s.window_cost = s.best_before
     s.weight_sum = s.mean_x
     s.weight_rest = s.spread
     s.moment_sum = s.slope
@@ -114,7 +128,7 @@ cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
         s.low[i] = s.doubles + n_doubles
         s.high[i] = s.doubles + n_doubles + n_intervals
         n_doubles += 2 * n_intervals
-    cdef int32_t **int_vectors[13]
+    cdef int32_t **int_vectors[14]
     int_vectors[0] = &s.live
     int_vectors[1] = &s.order
     int_vectors[2] = &s.spare
@@ -128,12 +142,15 @@ cdef int _allocate(Scratch *s, Py_ssize_t n) noexcept nogil:
     int_vectors[10] = &s.stamp
     int_vectors[11] = &s.removed_at
     int_vectors[12] = &s.renamed
-    for i in range(13):
+    int_vectors[13] = &s.last_start
+    for i in range(14):
         int_vectors[i][0] = s.ints + n_ints
         n_ints += m
     s.heap_left = s.ints + n_ints
     n_ints += 3 * m
     s.heap_stamp = s.ints + n_ints
+    n_ints += 3 * m
+    s.heap_is_late = s.ints + n_ints
     n_ints += 3 * m
     for i in range(2):
         s.owner[i] = s.ints + n_ints

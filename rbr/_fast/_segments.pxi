@@ -22,90 +22,113 @@ cdef void _search_constants(
     starts that own nothing are dropped. If u ascends, so does the mean of a growing piece: values below an
     owner's mean need no owner.
     """
-    cdef Py_ssize_t n = p.n, e, i, least, slot, n_slots, n_intervals, n_written, n_seen
-    cdef int side = 0
-    cdef bint prune = n - first_start > UNPRUNED_UP_TO
-    cdef double entry, low, high, keep_low, keep_high, room, mean, half_weight, radius, slack
-    cdef double *lows
-    cdef double *highs
-    cdef int32_t *owners
+    cdef Py_ssize_t n = p.n, e, least
+    cdef Envelope envelope
+    _begin_envelope(p, s, &envelope, first_start, before[first_start] + p.unit)
+    for e in range(first_start + 1, n + 1):
+        _extend_constants(envelope.n_slots, p.u[e - 1], p.w[e - 1], s.weight, s.mean_u, s.cost)
+        s.n_compared += envelope.n_slots
+        least = _leftmost_least(s.cost, envelope.n_slots)
+        best[e] = s.cost[least]
+        split[e] = s.start[least]
+        if e < n:
+            _enter_envelope(p, s, &envelope, e, (best[e] if priced else before[e]) + p.unit)
 
-    low = p.u[first_start]
-    high = p.u[first_start]
-    for i in range(first_start, n):
+
+cdef struct Envelope:
+    # The starts that are cheapest for some value of the last piece: their slots, and the intervals that they own.
+    Py_ssize_t n_slots
+    Py_ssize_t n_intervals
+    int side                # of the two lists of intervals, the one to read
+    bint prune
+    double slack            # far above the rounding of a mean
+
+
+cdef void _begin_envelope(
+    Pieces *p, Scratch *s, Envelope *envelope, Py_ssize_t first_start, double entry
+) noexcept nogil:
+    """One start, which owns all values."""
+    cdef Py_ssize_t i
+    cdef double low = p.u[first_start], high = p.u[first_start]
+    for i in range(first_start, p.n):
         if p.u[i] < low:
             low = p.u[i]
         if p.u[i] > high:
             high = p.u[i]
     if low == high:
         high = low + 1.0
-    slack = 1e-9 * (fabs(low) + fabs(high))     # far above the rounding of a mean
+    envelope.slack = 1e-9 * (fabs(low) + fabs(high))
+    envelope.prune = p.n - first_start > UNPRUNED_UP_TO
+    envelope.side = 0
+    envelope.n_slots = 1
+    _begin(s, 0, first_start, entry, p.u[first_start], 0.0)
+    envelope.n_intervals = _own(low, high, 0, s.low[0], s.high[0], s.owner[0], 0)
 
-    _begin(s, 0, first_start, before[first_start] + p.unit, p.u[first_start], 0.0)
-    n_slots = 1
-    n_intervals = _own(low, high, 0, s.low[0], s.high[0], s.owner[0], 0)
-    for e in range(first_start + 1, n + 1):
-        _extend_constants(n_slots, p.u[e - 1], p.w[e - 1], s.weight, s.mean_u, s.cost)
-        s.n_compared += n_slots
-        least = _leftmost_least(s.cost, n_slots)
-        best[e] = s.cost[least]
-        split[e] = s.start[least]
-        if e == n:
-            break
-        entry = (best[e] if priced else before[e]) + p.unit
-        if 3 * n_intervals > s.interval_capacity:
-            # Only rounding makes an envelope of parabolas this long. Searching on without pruning is still exact.
-            prune = False
-        if not prune:
-            _begin(s, n_slots, e, entry, p.u[e], 0.0)
-            n_slots += 1
-            continue
 
-        lows = s.low[1 - side]
-        highs = s.high[1 - side]
-        owners = s.owner[1 - side]
-        n_written = 0
-        n_seen = 0
-        s.last_seen[n_slots] = 0
-        for i in range(n_intervals):
-            slot = s.owner[side][i]
-            low = s.low[side][i]
-            high = s.high[side][i]
-            mean = s.mean_u[slot]
-            if p.ascending and low < mean - slack:
-                low = mean - slack
-                if low >= high:
-                    continue
-            keep_low = low
-            keep_high = high
-            room = entry - s.cost[slot]
-            half_weight = 0.5 * s.weight[slot]
-            if half_weight * max((low - mean) * (low - mean), (high - mean) * (high - mean)) > room:
-                radius = sqrt(max(room, 0.0) / half_weight)
-                keep_low = max(low, mean - radius)
-                keep_high = min(high, mean + radius)
-                if keep_low >= keep_high:
-                    keep_low = high
-                    keep_high = high
-                if low < keep_low:
-                    n_written = _own(low, keep_low, n_slots, lows, highs, owners, n_written)
-                    s.last_seen[n_slots] = <int32_t> e
-            if keep_low < keep_high:
-                n_written = _own(keep_low, keep_high, slot, lows, highs, owners, n_written)
-                if s.last_seen[slot] != e:
-                    s.last_seen[slot] = <int32_t> e
-                    n_seen += 1
-            if keep_high < high:
-                n_written = _own(keep_high, high, n_slots, lows, highs, owners, n_written)
+cdef inline void _enter_envelope(
+    Pieces *p, Scratch *s, Envelope *envelope, Py_ssize_t e, double entry
+) noexcept nogil:
+    """Let the start e take over the values where the owner costs more than the entry; drop starts that own nothing."""
+    if 3 * envelope.n_intervals > s.interval_capacity:
+        # Only rounding makes an envelope of parabolas this long. Searching on without pruning is still exact.
+        envelope.prune = False
+    if envelope.prune:
+        _prune_envelope(p, s, envelope, e, entry)
+    else:
+        _begin(s, envelope.n_slots, e, entry, p.u[e], 0.0)
+        envelope.n_slots += 1
+
+
+cdef void _prune_envelope(Pieces *p, Scratch *s, Envelope *envelope, Py_ssize_t e, double entry) noexcept nogil:
+    cdef Py_ssize_t i, slot, n_slots = envelope.n_slots, n_written = 0, n_seen = 0
+    cdef int side = envelope.side
+    cdef double low, high, keep_low, keep_high, room, mean, half_weight, radius
+    cdef double *lows = s.low[1 - side]
+    cdef double *highs = s.high[1 - side]
+    cdef int32_t *owners = s.owner[1 - side]
+    cdef double slack = envelope.slack
+    cdef bint ascending = p.ascending
+    s.last_seen[n_slots] = 0
+    for i in range(envelope.n_intervals):
+        slot = s.owner[side][i]
+        low = s.low[side][i]
+        high = s.high[side][i]
+        mean = s.mean_u[slot]
+        if ascending and low < mean - slack:
+            low = mean - slack
+            if low >= high:
+                continue
+        keep_low = low
+        keep_high = high
+        room = entry - s.cost[slot]
+        half_weight = 0.5 * s.weight[slot]
+        if half_weight * max((low - mean) * (low - mean), (high - mean) * (high - mean)) > room:
+            radius = sqrt(max(room, 0.0) / half_weight)
+            keep_low = max(low, mean - radius)
+            keep_high = min(high, mean + radius)
+            if keep_low >= keep_high:
+                keep_low = high
+                keep_high = high
+            if low < keep_low:
+                n_written = _own(low, keep_low, n_slots, lows, highs, owners, n_written)
                 s.last_seen[n_slots] = <int32_t> e
-        side = 1 - side
-        n_intervals = n_written
-        if s.last_seen[n_slots] == e:
-            _begin(s, n_slots, e, entry, p.u[e], 0.0)
-            n_slots += 1
-            n_seen += 1
-        if 4 * n_seen + 8 < 3 * n_slots:
-            n_slots = _forget_unseen(s, n_slots, e, owners, n_intervals)
+        if keep_low < keep_high:
+            n_written = _own(keep_low, keep_high, slot, lows, highs, owners, n_written)
+            if s.last_seen[slot] != e:
+                s.last_seen[slot] = <int32_t> e
+                n_seen += 1
+        if keep_high < high:
+            n_written = _own(keep_high, high, n_slots, lows, highs, owners, n_written)
+            s.last_seen[n_slots] = <int32_t> e
+    envelope.side = 1 - side
+    envelope.n_intervals = n_written
+    if s.last_seen[n_slots] == e:
+        _begin(s, n_slots, e, entry, p.u[e], 0.0)
+        n_slots += 1
+        n_seen += 1
+    if 4 * n_seen + 8 < 3 * n_slots:
+        n_slots = _forget_unseen(s, n_slots, e, owners, n_written)
+    envelope.n_slots = n_slots
 
 
 cdef inline Py_ssize_t _own(

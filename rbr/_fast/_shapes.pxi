@@ -15,6 +15,8 @@ cdef struct Table:
     const double *x
     Shape shape
     Py_ssize_t limit
+    const double *rows
+    double least_rows
     double price
     const double *level_codes
     bint greedy
@@ -88,7 +90,8 @@ cdef int _choose_pieces(Table *t, Scratch *s, double *code) noexcept nogil:
     p.constant_code = 1.0 if t.shape == CONSTANT or (t.shape == MIXED and t.price > 0.0) else 0.0
     p.line_code = 2.0 if t.shape != CONSTANT else 0.0
     p.count_codes = NULL
-    n_pieces = _search(&p, min(t.limit, p.n), t.greedy, s)
+    _set_last_starts_of_bins(&p, t, s)
+    n_pieces = _search(&p, t, s)
     if n_pieces < 0:
         return -1
     code[0] = -1.0
@@ -139,7 +142,11 @@ cdef int _choose_pieces(Table *t, Scratch *s, double *code) noexcept nogil:
 
 
 cdef int _choose_monotone(Table *t, Scratch *s, double *code) noexcept nogil:
-    """increasing, decreasing: pool adjacent violators, then the best cut of the blocks."""
+    """increasing, decreasing: pool adjacent violators, then the best cut of the blocks.
+
+    With a least number of rows, cuts within blocks are allowed. Then pieces of one block, which rounding may have cut,
+    are joined, and so are pieces whose means fall.
+    """
     cdef Py_ssize_t n = _collect_live(t, s), n_blocks = 0
     cdef Py_ssize_t n_pieces, piece, first, last, i, first_bin, last_bin
     cdef double sign = 1.0 if t.shape == INCREASING else -1.0, mean, log_b = log(<double> t.n_ordered)
@@ -159,6 +166,8 @@ cdef int _choose_monotone(Table *t, Scratch *s, double *code) noexcept nogil:
             )
             s.block_w[n_blocks] += s.block_w[n_blocks + 1]
         n_blocks += 1
+    if t.least_rows > 0.0:
+        n_blocks = _split_blocks(n, n_blocks, s)
     p.n = n_blocks
     p.u = s.block_u
     p.w = s.block_w
@@ -168,9 +177,15 @@ cdef int _choose_monotone(Table *t, Scratch *s, double *code) noexcept nogil:
     p.constant_code = 1.0
     p.line_code = 0.0
     p.count_codes = NULL
-    n_pieces = _search(&p, min(t.limit, p.n), t.greedy, s)
+    _set_last_starts_of_bins(&p, t, s)
+    n_pieces = _search(&p, t, s)
     if n_pieces < 0:
         return -1
+    if t.least_rows > 0.0:
+        n_pieces = _pool_pieces(&p, n_pieces, s)
+        for i in range(n):
+            s.block_u[i] = sign * s.u[i]
+        n_pieces = _pool_pieces(&p, n_pieces, s)
     for piece in range(n_pieces):
         first = s.cut[piece]
         last = s.cut[piece + 1] if piece + 1 < n_pieces else n_blocks
@@ -182,6 +197,33 @@ cdef int _choose_monotone(Table *t, Scratch *s, double *code) noexcept nogil:
             t.labels[i] = <int32_t> (2 * piece)
     code[0] = (n_pieces - 1) * log_b
     return 0
+
+
+cdef Py_ssize_t _split_blocks(Py_ssize_t n, Py_ssize_t n_blocks, Scratch *s) noexcept nogil:
+    """Make every bin a block of its own, with the value of the block that it was in; return their number."""
+    cdef Py_ssize_t i, block = n_blocks - 1
+    for i in range(n - 1, -1, -1):
+        s.block_u[i] = s.block_u[block]
+        s.block_w[i] = s.w[i]
+        if i == s.block_start[block]:
+            block -= 1
+    for i in range(n):
+        s.block_start[i] = <int32_t> i
+    return n
+
+
+cdef Py_ssize_t _pool_pieces(Pieces *p, Py_ssize_t n_pieces, Scratch *s) noexcept nogil:
+    """Join neighbouring pieces in s.cut until their means increase; return the number that is left."""
+    cdef Py_ssize_t piece, last, kept = 0
+    for piece in range(n_pieces):
+        last = s.cut[piece + 1] if piece + 1 < n_pieces else p.n
+        s.cut[kept] = s.cut[piece]
+        s.best[kept] = _mean(p.u, p.w, s.cut[kept], last)
+        while kept > 0 and s.best[kept - 1] >= s.best[kept]:
+            kept -= 1
+            s.best[kept] = _mean(p.u, p.w, s.cut[kept], last)
+        kept += 1
+    return kept
 
 
 cdef int _choose_levels(Table *t, Scratch *s, double *code) noexcept nogil:
@@ -206,7 +248,12 @@ cdef int _choose_levels(Table *t, Scratch *s, double *code) noexcept nogil:
     p.line_code = 0.0
     p.count_codes = t.level_codes if t.price > 0.0 else NULL
     p.count_price = t.price
-    n_pieces = _search(&p, _affordable_count(&p, min(t.limit, n)), t.greedy, s)
+    p.last_start = NULL
+    if t.least_rows > 0.0:
+        for i in range(n):
+            s.rows[i] = t.rows[s.live[s.order[i]]]
+        _set_last_starts(&p, t.least_rows, s)
+    n_pieces = _search(&p, t, s)
     if n_pieces < 0:
         return -1
     for piece in range(n_pieces):
@@ -317,8 +364,25 @@ cdef Py_ssize_t _affordable_count(Pieces *p, Py_ssize_t limit) noexcept nogil:
     return limit
 
 
-cdef Py_ssize_t _search(Pieces *p, Py_ssize_t limit, bint greedy, Scratch *s) noexcept nogil:
-    if greedy:
+cdef void _set_last_starts_of_bins(Pieces *p, Table *t, Scratch *s) noexcept nogil:
+    """The last starts of pieces of neighbouring bins.
+
+    The rows of a bin of weight zero count for the bin of positive weight whose piece it belongs to.
+    """
+    cdef Py_ssize_t i, k
+    p.last_start = NULL
+    if not t.least_rows > 0.0:
+        return
+    for k in range(p.n):
+        s.rows[k] = 0.0
+        for i in range(s.live[k] if k > 0 else 0, s.live[k + 1] if k + 1 < p.n else t.n_ordered):
+            s.rows[k] += t.rows[i]
+    _set_last_starts(p, t.least_rows, s)
+
+
+cdef Py_ssize_t _search(Pieces *p, Table *t, Scratch *s) noexcept nogil:
+    cdef Py_ssize_t limit = _affordable_count(p, min(t.limit, p.n))
+    if t.greedy:
         return _search_greedy(p, limit, s)
     return _search_exact(p, limit, s)
 

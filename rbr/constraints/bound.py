@@ -28,6 +28,9 @@ class BoundConstraints:
     missing: np.ndarray
     shapes: np.ndarray
     limits: np.ndarray
+    # The share of the rows in each bin, and for each table the least share in a piece that is not the only one.
+    shares: np.ndarray
+    least_shares: np.ndarray
     positions: np.ndarray
     excluded: np.ndarray
     forced: np.ndarray
@@ -53,6 +56,12 @@ class BoundConstraints:
     def flags(self, attribute: str) -> np.ndarray:
         """An attribute of the tables' shapes, one for each table."""
         return flags(attribute, self.shapes)
+
+    @cached_property
+    def has_exact_search(self) -> np.ndarray:
+        """Whether the best table of each feature is found: not by merging, nor by sorting or pooling with a minimum."""
+        is_reordered = self.flags("is_grouped") | (self.flags("monotone") != 0)
+        return ~(is_reordered & (self.least_shares > 0)) & (not self.greedy)
 
     @cached_property
     def level_codes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -89,13 +98,14 @@ class BoundConstraints:
         return replace(self, excluded=excluded)
 
     def on(self, weights: np.ndarray) -> BoundConstraints:
-        """The same tables, at the same positions, with other weights."""
+        """The same tables, at the same positions and with the same rows, with other weights."""
         return replace(self, weights=weights)
 
     def without_limits(self, jump_cost: float) -> BoundConstraints:
-        """The same tables under the default limit on pieces, no limit on features, and another jump cost."""
+        """The same tables under the default limit on pieces, no other limit, and another jump cost."""
         limits = np.full_like(self.limits, DEFAULT_MAX_SEGMENTS)
-        return replace(self, max_features=None, limits=limits).with_jump_cost(jump_cost)
+        without = replace(self, max_features=None, limits=limits, least_shares=np.zeros_like(self.least_shares))
+        return without.with_jump_cost(jump_cost)
 
     def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
         """The free parameters of the used tables: pieces, slopes and missing bins, less one per table for its mean."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +18,9 @@ from rbr.shapes import shape_names
 DEFAULT_JUMP_COST = 0.5
 
 SEGMENTATIONS = ("exact", "greedy")
+
+# Sums of shares may differ by this much from what they stand for: far less than a row, and more than rounding.
+SHARE_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,11 @@ class Constraints:
     always_include : sequence of feature indices
         Features that enter before all others and without an entry cost. They pay for their pieces only, so one that
         explains nothing has a flat table.
+    min_rows : int, or float between 0 and 1
+        The least number of rows (the sum of their weights) in a piece, or their share in all rows; 0 for no minimum. A
+        table whose ordered bins hold fewer rows is one piece. The search stays exact for constant pieces and lines.
+        For monotone shapes and levels it is then a good search, not an exact one: see docs/design.md. "frequency",
+        "free" and registered shapes have no minimum.
 
     Examples
     --------
@@ -61,6 +70,7 @@ class Constraints:
     segmentation: str = "exact"
     exclude: tuple[int, ...] = ()
     always_include: tuple[int, ...] = ()
+    min_rows: int | float = 0
 
     def __post_init__(self):
         if self.max_features is not None:
@@ -70,6 +80,7 @@ class Constraints:
         check_choice(self.position, "position", POSITIONS)
         check_real(self.jump_cost, "jump_cost", 0.0)
         check_choice(self.segmentation, "segmentation", SEGMENTATIONS)
+        _check_min_rows(self.min_rows)
         if both := set(self.exclude) & set(self.always_include):
             raise ValueError(f"exclude and always_include both hold {sorted(both)[0]}; a feature can be in one of them")
 
@@ -99,6 +110,8 @@ class Constraints:
             Position of each bin, needed with ``position="value"``.
         n_threads : int
             The result does not depend on it.
+
+        With plain weights `min_rows` must be a share, and the rows of a bin are its weight; see `bind` for others.
 
         Examples
         --------
@@ -159,8 +172,20 @@ class Constraints:
         *,
         missing: ArrayLike | None = None,
         positions: ArrayLike | None = None,
+        shares: ArrayLike | None = None,
+        n_rows: float | None = None,
     ) -> BoundConstraints:
-        """These constraints on given tables: one shape, limit and position for each, checked once."""
+        """These constraints on given tables: one shape, limit and position for each, checked once.
+
+        Parameters
+        ----------
+        offsets, weights, missing, positions
+            As in `project`.
+        shares : array of shape (n_coef,), optional
+            The share of the rows in each bin, which `min_rows` counts; by default the weights.
+        n_rows : float, optional
+            The number of rows, needed if `min_rows` is a number of rows.
+        """
         offsets = check_offsets(offsets)
         n_features, n_coef = len(offsets) - 1, int(offsets[-1])
         weights = check_nonnegative(weights, n_coef, "weights")
@@ -178,6 +203,7 @@ class Constraints:
         for name, mask in (("exclude", excluded), ("always_include", forced)):
             for j in getattr(self, name):
                 mask[check_int(j, f"feature of {name}", 0, n_features - 1)] = True
+        least_share = 0.0 if self.min_rows == 0 else max(self.min_share(n_rows) - SHARE_ROUNDING, SHARE_ROUNDING)
         bound = BoundConstraints(
             max_features=self.max_features,
             excluded=excluded,
@@ -190,14 +216,44 @@ class Constraints:
             shapes=_per_feature(self.shape, "constant", n_features, "shape", shape_names().index, np.int8),
             limits=_per_feature(self.max_segments, DEFAULT_MAX_SEGMENTS, n_features, "max_segments", int, np.int64),
             position=self.position,
+            shares=weights if shares is None else check_nonnegative(shares, n_coef, "shares"),
+            least_shares=np.full(n_features, least_share),
             positions=bin_positions(self.position, offsets, weights, missing, positions),
         )
         bound.check_frequency()
         return bound
 
-    def bind_to(self, tables) -> BoundConstraints:
-        """`bind`, to anything that has offsets, weights, missing and positions, such as a BinnedMatrix."""
-        return self.bind(tables.offsets, tables.weights, missing=tables.missing, positions=tables.positions)
+    def bind_to(self, tables, n_rows: float | None = None) -> BoundConstraints:
+        """`bind`, to anything that has offsets, weights, shares, missing and positions, such as a BinnedMatrix."""
+        kept = {"missing": tables.missing, "positions": tables.positions, "shares": tables.shares}
+        return self.bind(tables.offsets, tables.weights, n_rows=n_rows, **kept)
+
+    def min_share(self, n_rows: float | None) -> float:
+        """`min_rows` as a share of n_rows, at most 1."""
+        if self.min_rows == 0 or not isinstance(self.min_rows, Integral):
+            return float(self.min_rows)
+        if n_rows is None:
+            raise ValueError(
+                f"min_rows is {self.min_rows}, a number of rows, and only the weights of the bins are known here; it "
+                "must be a float between 0 and 1, a share of the rows"
+            )
+        return min(int(self.min_rows) / n_rows, 1.0)
+
+    def of_shares(self, n_rows: float) -> Constraints:
+        """The same constraints with `min_rows` as a share of n_rows, so that on fewer rows pieces may have fewer."""
+        if self.min_rows == 0:
+            return self
+        return replace(self, min_rows=min(self.min_share(n_rows), float(np.nextafter(1.0, 0.0))))
+
+
+def _check_min_rows(value) -> None:
+    """Raise a ValueError unless the value is a number of rows or a share between 0 and 1."""
+    is_number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    if not is_number or not (int(value) >= 0 if isinstance(value, Integral) else 0 < value < 1):
+        raise ValueError(
+            f"min_rows is {value!r}; it must be an integer of at least 0, a number of rows, or a float between 0 and "
+            "1, a share of the rows"
+        )
 
 
 def _check_each(value, check, name: str) -> None:

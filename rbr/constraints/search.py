@@ -111,17 +111,19 @@ class Search:
     def pieces(self, tables: np.ndarray) -> None:
         """Find the pieces of some tables."""
         reader = self.reader
-        if reader is None or self.price == 0 or self.bound.greedy:
+        if reader is None or self.price == 0:
             self._pieces_at(self.price, tables)
             return
         # A table that would not enter even at a lower price needs no second search, and its net bounds later ones.
-        free = tables[reader.is_free[tables]]
+        # Both need an exact search.
+        is_free = reader.is_free[tables] & self.bound.has_exact_search[tables]
+        free = tables[is_free]
         self._pieces_at(SCREENING_PRICE_FACTOR * self.price, free)
         reader.keep_nets(self.nets, free)
         at_most = (self.nets[:, free] + _BOUND_MARGIN * self.squared_norms[:, free]).sum(axis=0)
         is_out = (at_most < self.entry) & ~self.bound.forced[free]
         self.nets[:, free[is_out]] = 0.0
-        self._pieces_at(self.price, np.concatenate([tables[~reader.is_free[tables]], free[~is_out]]))
+        self._pieces_at(self.price, np.concatenate([tables[~is_free], free[~is_out]]))
 
     def _pieces_at(self, price: float, tables: np.ndarray) -> None:
         """Search at a price: native shapes by the kernel, others by their own search functions."""
@@ -157,7 +159,8 @@ class Search:
             over_ranges(
                 kernels().prox_tables, len(tables), self.n_threads,
                 tables, self.centred[c], bound.offsets, bound.weights, bound.positions, bound.missing.view(np.uint8),
-                bound.shapes, bound.limits, price, level_code_values, level_code_offsets, bound.greedy,
+                bound.shapes, bound.limits, bound.shares, bound.least_shares, price,
+                level_code_values, level_code_offsets, bound.greedy,
                 self.out[c], self.labels[c], self.nets[c], self.codes[c], per_call=per_call,
             )  # fmt: skip
 

@@ -67,8 +67,10 @@ class BinnedMatrix:
         As given; codes are uint8 or uint16, columns int64.
     weights : array of float, shape (n_coef,)
         The geometry of the tables; non-negative, and with sum 1 over the bins of each feature.
+    shares : array of float, shape (n_coef,)
+        The share of each bin among the (weighted) rows that have a bin; uniform if none has.
     weights_kind : {"counts", "uniform"}
-        "counts": the share of each bin among the (weighted) rows that have a bin, uniform if none has.
+        "counts": the weights are the shares.
         "uniform": one over the number of bins of the feature, as in the paper.
     n_rows, n_features, n_coef : int
     n_bins : array of int, shape (n_features,)
@@ -122,9 +124,9 @@ class BinnedMatrix:
         self.columns = _read_only(columns)
         self.n_bins = _read_only(np.diff(offsets))
         self.weights_kind = weights_kind
-        self._shares = _read_only(shares)
+        self.shares = _read_only(shares)
         uniform = weights_kind == "uniform"
-        self.weights = _read_only(np.repeat(1.0 / self.n_bins, self.n_bins)) if uniform else self._shares
+        self.weights = _read_only(np.repeat(1.0 / self.n_bins, self.n_bins)) if uniform else self.shares
 
     @classmethod
     def _from_valid(cls, *fields) -> BinnedMatrix:
@@ -220,7 +222,7 @@ class BinnedMatrix:
         array([0.25, 0.75])
         """
         check_choice(kind, "kind", WEIGHTS_KINDS)
-        shares = self._shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
+        shares = self.shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
         return self._from_valid(self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares)
 
     def __getitem__(self, rows) -> BinnedMatrix:

@@ -40,7 +40,7 @@ def candidate_fits(constraints: Constraints, objective: Objective, alpha: float)
 
     The average decides which features matter, so in all ways but the last, features enter a bag at no cost.
     """
-    bound = constraints.bind_to(objective.tables)
+    bound = constraints.bind_to(objective.tables, objective.n_total)
     shapes = np.array(shape_names(), dtype=object)[bound.shapes]
     flexible = bound.flags("has_lines")
     lines = np.where(flexible, "linear", shapes)
@@ -65,7 +65,9 @@ def bag_average(
     All ways are fitted on the first bags, and only the best few on the rest. `arguments` are those of `solve`, except
     that the constraints and the ridge of each way replace theirs.
     """
-    options = solution.problem.options
+    options, n_total = solution.problem.options, solution.problem.objective.n_total
+    # A bag has fewer rows than the table: a least number of rows becomes a least share.
+    ways = [replace(way, constraints=way.constraints.of_shares(n_total)) for way in ways]
     bags = solution.problem.objective.bags(len(ways), options.bag_share, random_state)
     totals = [np.zeros_like(solution.f) for _ in ways]
     racing = list(range(len(ways)))

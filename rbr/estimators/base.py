@@ -199,6 +199,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             position=self.position,
             jump_cost=self._kappa(),
             segmentation=self.segmentation,
+            min_rows=self.min_rows,
         )
         if self.n_bags != "auto":
             check_int(self.n_bags, "n_bags", 0)
@@ -274,6 +275,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             position=self.position,
             jump_cost=self._kappa(),
             segmentation=self.segmentation,
+            min_rows=self.min_rows,
             exclude=columns.indices(self.exclude, "exclude"),
             always_include=columns.indices(self.always_include, "always_include"),
         )
@@ -498,6 +500,9 @@ PARAMETERS = """max_features : int or None
         s_G, the most features that the model may use; None leaves it to the jump cost.
     max_segments : int or dict {column name or index: int}
         s_L, the most pieces of a feature's table; columns that a dict leaves out get 32.
+    min_rows : int, or float between 0 and 1
+        The least number of training rows in a piece, or their share; rows count by their weights. 0: no minimum. A bin
+        of missing values and the shapes "frequency" and "free" have none.
     max_bins : int or dict {column name or index: int}
         The most bins of a feature, 2 to 65535. Categories keep all their levels.
     shape : str or dict {column name or index: str}

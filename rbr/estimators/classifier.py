@@ -45,6 +45,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         *,
         max_features=None,
         max_segments=32,
+        min_rows=0,
         max_bins=255,
         shape="mixed",
         jump_cost="default",
@@ -72,6 +73,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
     ):
         self.max_features = max_features
         self.max_segments = max_segments
+        self.min_rows = min_rows
         self.max_bins = max_bins
         self.shape = shape
         self.jump_cost = jump_cost

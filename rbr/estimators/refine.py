@@ -137,7 +137,7 @@ def _better_edges(state: _State, binner: Binner) -> dict[int, np.ndarray]:
         movable = _movable(own)
         if len(movable):
             cuts[j] = state.edges.get(j, binner.edges_[column]), own, movable
-    found = objective.better_edges(state.point, cuts)
+    found = objective.better_edges(state.point, cuts, bound.least_shares)
     return {j: edges for j, (_, edges) in sorted(found.items(), key=lambda item: -item[1][0])}
 
 
@@ -153,7 +153,7 @@ def _try(state: _State, moved: dict[int, np.ndarray], constraints: Constraints, 
     if not moved:
         return None
     objective = state.problem.objective.rebin(moved)
-    bound, tables = constraints.bind_to(objective.tables), objective.tables
+    bound, tables = constraints.bind_to(objective.tables, objective.n_total), objective.tables
     problem = replace(state.problem, objective=objective, constraints=bound)
     f = state.point.f.copy()
     for j in moved:

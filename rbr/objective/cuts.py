@@ -7,7 +7,7 @@ column gives the loss for every place of the jump between the two neighbouring e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
     from rbr.objective.values import ColumnValues
 
+LeastRows = Callable[[int, np.ndarray, int], np.ndarray]
+
 # A better place must gain more than this part, so that rounding does not choose between equally good places.
 ROUNDING = 1e-11
 
 
 def better_edges(
-    objective: RowObjective, point: Point, cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]]
+    objective: RowObjective,
+    point: Point,
+    cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    least_shares: np.ndarray,
 ) -> dict[int, tuple[float, np.ndarray]]:
     """See `Objective.better_edges`."""
     curvature = objective.curvature(point)
@@ -46,7 +51,8 @@ def better_edges(
         values, sums = _sums_by_value(objective, j, (slopes, curvature.by_row))
         # The minimum of a value's parabola in the table, times its curvature: curvature * f - slope.
         pulls = sums[1] * f[bins][codes_of(values, edges)] - sums[0]
-        gain, moved = _moved_edges(values, pulls, sums[1], edges, labels, movable)
+        are_enough = _least_rows_of(objective, j, float(least_shares[j]))
+        gain, moved = _moved_edges(values, pulls, sums[1], edges, labels, movable, are_enough)
         if gain > 0:
             found[j] = (gain, moved)
     return found
@@ -76,7 +82,16 @@ def _sums_by_value(objective: RowObjective, table: int, by_row) -> tuple[np.ndar
     return values[:n_values], sums
 
 
-def _moved_edges(values, pulls, curvatures, edges, labels, movable) -> tuple[float, np.ndarray]:
+def _least_rows_of(objective: RowObjective, table: int, least: float) -> LeastRows:
+    """A function of (first, places, last), numbers of values: whether the pieces between them hold enough rows."""
+    if not least > 0:
+        return lambda first, places, last: np.ones(len(places), dtype=bool)
+    _, (by_value,) = _sums_by_value(objective, table, ([block.v for block in objective._blocks],))
+    up_to = np.concatenate([[0.0], np.cumsum(by_value[:, 0])])
+    return lambda first, places, last: np.minimum(up_to[places] - up_to[first], up_to[last] - up_to[places]) >= least
+
+
+def _moved_edges(values, pulls, curvatures, edges, labels, movable, are_enough: LeastRows) -> tuple[float, np.ndarray]:
     """(decrease of the loss that the parabolas predict, edges), each jump moved in turn from left to right."""
     zero = np.zeros((1, pulls.shape[1]))
     pulls, curvatures = (np.concatenate([zero, np.cumsum(a, axis=0)]) for a in (pulls, curvatures))
@@ -95,7 +110,8 @@ def _moved_edges(values, pulls, curvatures, edges, labels, movable) -> tuple[flo
         for c in np.flatnonzero(labels[k] != labels[k + 1]):
             first, last = starts[_piece(labels[:, c], k).start], starts[_piece(labels[:, c], k + 1).stop]
             at = [_fit(pulls[:, c], curvatures[:, c], first, p, last) for p in (places, here)]
-            fits, fit_here = fits + at[0], fit_here + at[1]
+            fits = np.where(are_enough(first, places, last), fits + at[0], -np.inf)
+            fit_here = fit_here + at[1]
         best = int(np.argmax(fits))
         if fits[best] - fit_here > ROUNDING * abs(fit_here) and places[best] != here:
             starts[k + 1] = places[best]

@@ -339,7 +339,7 @@ class GramObjective(BaseObjective):
     def bags(self, n_ways: int, share: float, random_state) -> NoReturn:
         self._refuse("bags draw rows")
 
-    def better_edges(self, point: Point, cuts) -> NoReturn:
+    def better_edges(self, point: Point, cuts, least_shares) -> NoReturn:
         self._refuse("better_edges needs values within bins")
 
     def rebin(self, edges) -> NoReturn:

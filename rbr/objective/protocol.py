@@ -58,8 +58,7 @@ class Tables:
     @classmethod
     def of(cls, design: BinnedMatrix) -> Tables:
         """The tables of a binned matrix."""
-        shares = design.with_weights("counts").weights
-        return cls(design.offsets, design.weights, shares, design.missing, design.positions, design.columns)
+        return cls(design.offsets, design.weights, design.shares, design.missing, design.positions, design.columns)
 
     @property
     def n_tables(self) -> int:
@@ -353,11 +352,15 @@ class Objective(Protocol):
         """Subsamples with a share of the distinct rows, each fitted in up to `n_ways` ways."""
 
     def better_edges(
-        self, point: Point, cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]]
+        self,
+        point: Point,
+        cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
+        least_shares: np.ndarray,
     ) -> dict[int, tuple[float, np.ndarray]]:
         """{table: (predicted decrease of the loss, better edges)}, for the tables that have better edges.
 
         cuts : {table: (edges, labels of its ordered bins by output, positions of the edges that may move)}
+        least_shares : for each table, the least share of the rows that pieces on both sides of a moved edge must hold
         """
 
     def rebin(self, edges: Mapping[int, np.ndarray]) -> Objective:

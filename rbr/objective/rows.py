@@ -440,11 +440,11 @@ class RowObjective(BaseObjective):
 
         return RowBags(self, n_ways, share, random_state)
 
-    def better_edges(self, point: Point, cuts) -> dict[int, tuple[float, np.ndarray]]:
+    def better_edges(self, point: Point, cuts, least_shares) -> dict[int, tuple[float, np.ndarray]]:
         from rbr.objective.cuts import better_edges
 
         self._check_values("better_edges")
-        return better_edges(self, point, cuts)
+        return better_edges(self, point, cuts, least_shares)
 
     def rebin(self, edges: Mapping[int, np.ndarray]) -> RowObjective:
         from rbr.objective.cuts import rebinned

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -23,6 +24,9 @@ from rbr.reference.projections import ConstraintSet, prox
 # A warm start is brought into the set by a proximal step of this fraction of the automatic step: short enough to be the
 # projection, but still with a price, so that tables are described by no more pieces than they have.
 SHORT = 1e-9
+
+# Sums of shares may differ by this much from what they stand for.
+SHARE_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def solve(
     if solver != "algorithm1":
         raise ValueError(f"solver is {solver!r}; the reference has only 'algorithm1'")
     data = read_data(B, y, loss, sample_weight, offset)
-    C = read_constraints(constraints, B, data.weights)
+    C = read_constraints(constraints, B, data)
     if offset is None and np.ptp(data.y, axis=0).max() == 0:
         C = without_features(C)
     penalty = Penalty(alpha, constraints.jump_cost, (1.0 if dispersion is None else dispersion) / data.n)
@@ -250,9 +254,10 @@ def bin_shares(X, v, offsets):
     return np.concatenate([t / t.sum() if t.any() else np.full(len(t), 1 / len(t)) for t in tables])
 
 
-def read_constraints(constraints, B, weights):
+def read_constraints(constraints, B, data):
     """The set C on the tables of B."""
-    n_features = len(B.offsets) - 1
+    n_features, weights, min_rows = len(B.offsets) - 1, data.weights, constraints.min_rows
+    least_share = min_rows / data.n if isinstance(min_rows, Integral) else min_rows
     return ConstraintSet(
         offsets=B.offsets,
         weights=weights,
@@ -262,6 +267,8 @@ def read_constraints(constraints, B, weights):
         limits=per_feature(constraints.max_segments, 32, n_features),
         max_features=constraints.max_features,
         greedy=constraints.segmentation == "greedy",
+        rows=data.shares,
+        least_rows=np.full(n_features, least_share - SHARE_ROUNDING if least_share else 0.0),
         exclude=constraints.exclude,
         always_include=constraints.always_include,
     )

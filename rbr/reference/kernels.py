@@ -177,6 +177,8 @@ def prox_tables(
     missing,  # IN  (n_features,) uint8: 1 if the last bin is the missing one
     shapes,  # IN  (n_features,) int8: index into SHAPES
     limits,  # IN  (n_features,) int64: s_L,j
+    rows,  # IN  (n_coef,) the share of the rows in each bin
+    least_rows,  # IN  (n_features,) the least share of the rows in a piece that is not the only one; 0: no minimum
     price,  # IN  mu * lambda * kappa
     level_codes,  # IN  flat, of the `levels` tables: the code of k = 1..min(limit, b) levels, increasing in k
     level_code_offsets,  # IN  (n_features + 1,) int64
@@ -200,6 +202,8 @@ def prox_tables(
             limits[j],
             price,
             greedy,
+            rows[table],
+            least_rows[j],
         )
 
 

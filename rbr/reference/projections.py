@@ -35,7 +35,7 @@ def project_zero_mean(table, weights):
     return table - weights @ table
 
 
-def prox_table(table, weights, positions, has_missing, shape, limit, price, greedy=False):
+def prox_table(table, weights, positions, has_missing, shape, limit, price, greedy=False, rows=None, least_rows=0.0):
     """P_L (paper, appendix A) of one centred table, or its proximal step if price > 0.
 
     Parameters
@@ -44,6 +44,8 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     shape : a name of SHAPES
     limit : s_L,j >= 1
     price : mu * lambda * kappa >= 0, the price of one unit of code length
+    rows : the share of the rows in each bin; None: the weights
+    least_rows : the least share of the rows that a piece must hold, unless it is the only one
 
     Returns
     -------
@@ -58,8 +60,13 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
     n_ordered = len(table) - bool(has_missing)
     out, labels = np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32)
     ordered = slice(0, n_ordered)
+    own_rows = (weights if rows is None else rows)[ordered]
+
+    def cut(costs, price_by_count, rows):
+        return (greedy_cut if greedy else best_cut)(costs, price_by_count, holds_enough(rows, least_rows))
+
     out[ordered], labels[ordered], code = _CHOOSE[shape](
-        table[ordered], weights[ordered], positions[ordered], limit, price, greedy
+        table[ordered], weights[ordered], positions[ordered], own_rows, limit, price, cut
     )
     is_one_constant = labels.max() == 0 and not (has_missing and weights[-1] > 0)
     if has_missing:
@@ -77,24 +84,24 @@ def prox_table(table, weights, positions, has_missing, shape, limit, price, gree
 # ---------------------------------------------------------------- pieces over neighbouring bins
 
 
-def _choose_constant(u, w, x, limit, price, greedy):
+def _choose_constant(u, w, x, rows, limit, price, cut):
     """`constant`: code (pieces - 1) log b."""
-    return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(1.0, None))
+    return _choose_pieces(u, w, x, rows, limit, price, cut, piece_codes=(1.0, None))
 
 
-def _choose_linear(u, w, x, limit, price, greedy):
+def _choose_linear(u, w, x, rows, limit, price, cut):
     """`linear`: each piece its own line, code (2 pieces - 1) log b."""
-    return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(None, 2.0))
+    return _choose_pieces(u, w, x, rows, limit, price, cut, piece_codes=(None, 2.0))
 
 
-def _choose_mixed(u, w, x, limit, price, greedy):
+def _choose_mixed(u, w, x, rows, limit, price, cut):
     """`mixed`: each piece constant or a line, whichever has the larger net; code (constants + 2 lines - 1) log b."""
     if not price:
-        return _choose_linear(u, w, x, limit, price, greedy)
-    return _choose_pieces(u, w, x, limit, price, greedy, piece_codes=(1.0, 2.0))
+        return _choose_linear(u, w, x, rows, limit, price, cut)
+    return _choose_pieces(u, w, x, rows, limit, price, cut, piece_codes=(1.0, 2.0))
 
 
-def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
+def _choose_pieces(u, w, x, rows, limit, price, cut, piece_codes):
     """The best cut of the bins of positive weight into at most `limit` pieces, which the other bins join.
 
     piece_codes : the code of a constant piece and of a line, in units of log b; None where not allowed
@@ -104,7 +111,7 @@ def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
         return _no_pieces(u)
     log_b = np.log(len(u))
     costs, is_line = piece_costs(u[live], w[live], x[live], price * log_b, piece_codes)
-    starts = (greedy_cut if greedy else best_cut)(costs, np.zeros(min(limit, len(live))))
+    starts = cut(costs, np.zeros(min(limit, len(live))), rows_with_neighbours(rows, live))
 
     out, labels = np.empty(len(u)), np.empty(len(u), dtype=np.int32)
     code = -1.0
@@ -117,6 +124,19 @@ def _choose_pieces(u, w, x, limit, price, greedy, piece_codes):
         out[span] = fit_line(u[bins], w[bins], x[bins], x[span]) if line else w_mean(u[bins], w[bins])
         labels[span] = 2 * piece + line
     return out, labels, code * log_b
+
+
+def rows_with_neighbours(rows, live):
+    """The rows of the bins of positive weight, each with those of the bins that belong to the same piece."""
+    return np.add.reduceat(rows, [0, *live[1:]])
+
+
+def holds_enough(rows, least_rows):
+    """allowed[s, e]: whether a piece over the bins s..e holds enough rows; one over all bins is always allowed."""
+    up_to = np.cumsum([0.0, *rows])
+    allowed = up_to[1:] - up_to[:-1, None] >= least_rows
+    allowed[0, -1] = True
+    return allowed
 
 
 def _no_pieces(u):
@@ -175,12 +195,13 @@ def piece_costs(u, w, x, unit, piece_codes):
     return costs, is_line
 
 
-def best_cut(costs, price_by_count):
-    """The starts of the pieces that minimise the sum of their costs and a price by their number.
+def best_cut(costs, price_by_count, allowed=True):
+    """The starts of the allowed pieces that minimise the sum of their costs and a price by their number.
 
     best[k][e] is the least cost of exactly k pieces over the bins 0..e-1:
     best[k][e] = min over s of best[k-1][s] + costs[s, e-1]; ties go to the leftmost s, then to fewer pieces.
     """
+    costs = np.where(allowed, costs, np.inf)
     n, n_counts = len(costs), len(price_by_count)
     best = np.full((n_counts + 1, n + 1), np.inf)
     split = np.zeros((n_counts + 1, n + 1), dtype=int)
@@ -198,18 +219,21 @@ def best_cut(costs, price_by_count):
     return starts[::-1]
 
 
-def greedy_cut(costs, price_by_count):
+def greedy_cut(costs, price_by_count, allowed=True):
     """Bottom-up merging (Keogh et al. 2001): the starts of the pieces of a good, not the best, cut.
 
     Starting from single bins, merge the two neighbours that are cheapest to merge (ties: the leftmost) until
-    one piece is left; return the best of the cuts on the way that have at most len(price_by_count) pieces.
+    one piece is left; return the best of the cuts on the way that have at most len(price_by_count) pieces. As long as
+    there are pieces that are not allowed, only pairs with one of those are merged, and no cut is returned.
     """
     n = len(costs)
+    allowed = np.broadcast_to(allowed, costs.shape)
     starts = list(range(n))
     passed = []
     while True:
         ends = [s - 1 for s in starts[1:]] + [n - 1]
-        if len(starts) <= len(price_by_count):
+        is_too_small = ~allowed[starts, ends]
+        if len(starts) <= len(price_by_count) and not is_too_small.any():
             cost = sum(costs[s, e] for s, e in zip(starts, ends, strict=True)) + price_by_count[len(starts) - 1]
             passed.append((cost, list(starts)))
         if len(starts) == 1:
@@ -218,6 +242,8 @@ def greedy_cut(costs, price_by_count):
             costs[starts[i], ends[i + 1]] - costs[starts[i], ends[i]] - costs[starts[i + 1], ends[i + 1]]
             for i in range(len(starts) - 1)
         ]
+        if is_too_small.any():
+            losses = np.where(is_too_small[:-1] | is_too_small[1:], losses, np.inf)
         del starts[int(np.argmin(losses)) + 1]
     return min(reversed(passed), key=lambda cost_and_starts: cost_and_starts[0])[1]
 
@@ -225,31 +251,41 @@ def greedy_cut(costs, price_by_count):
 # ---------------------------------------------------------------- monotone tables and levels
 
 
-def _choose_increasing(u, w, x, limit, price, greedy):
-    """`increasing`: isotonic regression, then the best cut of its blocks; code (pieces - 1) log b.
+def _choose_increasing(u, w, x, rows, limit, price, cut):
+    """`increasing`: isotonic regression, then the best cut of it; code (pieces - 1) log b.
 
     For g constant on unions of isotonic blocks <u - iso, iso - g>_w = 0, and means over pieces of an
     increasing table increase automatically; so cutting the isotonic fit is exact, also with a price.
+
+    With a least number of rows it is not exact: pieces may have to begin within a block. Then the means of u over
+    them, unlike those of the isotonic fit, may fall, and such pieces are joined; first, so that rounding decides
+    nothing, those that cut a block without need.
     """
     live = np.flatnonzero(w > 0)
     if len(live) == 0:
         return _no_pieces(u)
-    means, block_weights, n_bins = isotonic_blocks(u[live], w[live])
-    log_b = np.log(len(u))
-    costs, _ = piece_costs(means, block_weights, np.arange(float(len(means))), price * log_b, (1.0, None))
-    starts = (greedy_cut if greedy else best_cut)(costs, np.zeros(min(limit, len(means))))
-    first_bins = live[np.cumsum([0, *n_bins[:-1]])[starts]]
+    u_live, w_live, log_b = u[live], w[live], np.log(len(u))
+    fit = isotonic(u_live, w_live)
+    costs, _ = piece_costs(fit, w_live, np.arange(float(len(live))), price * log_b, (1.0, None))
+    starts = cut(costs, np.zeros(min(limit, len(live))), rows_with_neighbours(rows, live))
+    _, starts = joined_until_rising(fit, w_live, starts)
+    means, starts = joined_until_rising(u_live, w_live, starts)
+    first_bins = live[starts]
     first_bins[0] = 0  # bins of weight zero belong to the piece on their left, the first ones to the first piece
     piece = np.searchsorted(first_bins, np.arange(len(u)), side="right") - 1
-    values = [
-        w_mean(m, v) for m, v in zip(np.split(means, starts[1:]), np.split(block_weights, starts[1:]), strict=True)
-    ]
-    return np.array(values)[piece], (2 * piece).astype(np.int32), (len(starts) - 1) * log_b
+    return means[piece], (2 * piece).astype(np.int32), (len(means) - 1) * log_b
 
 
-def _choose_decreasing(u, w, x, limit, price, greedy):
+def joined_until_rising(u, w, starts):
+    """The means and starts of pieces, of which neighbours are joined until the means rise."""
+    pieces = list(zip(np.split(u, starts[1:]), np.split(w, starts[1:]), strict=True))
+    means, _, n_joined = isotonic_blocks([w_mean(v, z) for v, z in pieces], [z.sum() for _, z in pieces])
+    return means, np.array(starts)[np.cumsum([0, *n_joined[:-1]])]
+
+
+def _choose_decreasing(u, w, x, rows, limit, price, cut):
     """`decreasing`: minus the increasing table nearest to -u."""
-    values, labels, code = _choose_increasing(-u, w, x, limit, price, greedy)
+    values, labels, code = _choose_increasing(-u, w, x, rows, limit, price, cut)
     return -values, labels, code
 
 
@@ -270,10 +306,11 @@ def isotonic(u, w):
     return np.repeat(means, n_bins)
 
 
-def _choose_levels(u, w, x, limit, price, greedy):
+def _choose_levels(u, w, x, rows, limit, price, cut):
     """`levels`: at most `limit` distinct values in any order; code: see `level_codes`.
 
-    The best groups are runs of the bins sorted by value, so the search is the one for constant pieces.
+    The best groups are runs of the bins sorted by value, so the search is the one for constant pieces. With a least
+    number of rows in a group that is not so; then the best runs are a good choice, not the best one.
     """
     live = np.flatnonzero(w > 0)
     if len(live) == 0:
@@ -281,7 +318,7 @@ def _choose_levels(u, w, x, limit, price, greedy):
     order = live[np.argsort(u[live], kind="stable")]
     costs, _ = piece_costs(u[order], w[order], np.arange(float(len(order))), 0.0, (1.0, None))
     codes = level_codes(len(u), int(min(limit, len(live))))
-    starts = (greedy_cut if greedy else best_cut)(costs, price * codes)
+    starts = cut(costs, price * codes, rows[order])
     out, labels, levels = np.empty(len(u)), np.empty(len(u), dtype=np.int32), []
     for level, bins in enumerate(np.split(order, starts[1:])):
         levels.append(w_mean(u[bins], w[bins]))
@@ -312,7 +349,7 @@ def level_codes(n_bins, limit):
 # ---------------------------------------------------------------- frequency and free
 
 
-def _choose_frequency(u, w, x, limit, price, greedy):
+def _choose_frequency(u, w, x, rows, limit, price, cut):
     """`frequency`: at most `limit` non-constant DCT-II coefficients; code k log b. The weights are equal."""
     if len(u) == 0:
         return _no_pieces(u)
@@ -328,7 +365,7 @@ def _choose_frequency(u, w, x, limit, price, greedy):
     return idct(np.where(labels >= 0, coefficients, 0.0), norm="ortho"), labels, len(kept) * log_b
 
 
-def _choose_free(u, w, x, limit, price, greedy):
+def _choose_free(u, w, x, rows, limit, price, cut):
     """`free`: the table itself, zero in bins of weight zero; code b - 1."""
     labels = np.where(w > 0, 2 * np.arange(len(u)), NO_PIECE).astype(np.int32)
     return np.where(w > 0, u, 0.0), labels, max(len(u) - 1.0, 0.0)
@@ -365,6 +402,8 @@ class ConstraintSet:
     shapes, limits : L_j and s_L,j of each table
     max_features : s_G; None for no limit
     greedy : whether pieces are found by bottom-up merging
+    rows : the share of the rows in every bin; None: the weights
+    least_rows : the least share of the rows in a piece of each table; None: no minimum
     exclude : features whose tables are zero
     always_include : features that P_G keeps before all others, unless their tables are zero, and without an entry price
     """
@@ -377,6 +416,8 @@ class ConstraintSet:
     limits: Sequence[int]
     max_features: int | None = None
     greedy: bool = False
+    rows: np.ndarray | None = None
+    least_rows: Sequence[float] | None = None
     exclude: Sequence[int] = ()
     always_include: Sequence[int] = ()
 
@@ -412,12 +453,15 @@ def prox(f, C, price, entry_price):
     """
     by_class = f.reshape(len(f), -1)
     tables = C.tables
+    rows = C.weights if C.rows is None else C.rows
+    least_rows = np.zeros(len(tables)) if C.least_rows is None else C.least_rows
     out, nets, codes = np.zeros(by_class.shape), np.zeros(len(tables)), np.zeros(len(tables))
     for j, table in enumerate(tables):
         w = C.weights[table]
+        shape = C.shapes[j], C.limits[j], price, C.greedy, rows[table], least_rows[j]
         for k, u in enumerate(by_class[table].T):
             out[table, k], _, net, code = prox_table(
-                project_zero_mean(u, w), w, C.positions[table], C.missing[j], C.shapes[j], C.limits[j], price, C.greedy
+                project_zero_mean(u, w), w, C.positions[table], C.missing[j], *shape
             )
             nets[j] += net
             codes[j] += code

@@ -157,7 +157,7 @@ def _bound(constraints: Constraints | None, objective: Objective) -> BoundConstr
         constraints = Constraints(jump_cost=DEFAULT_JUMP_COST)
     elif not isinstance(constraints, Constraints):
         raise TypeError(f"constraints is a {type(constraints).__name__}; it must be a Constraints")
-    return constraints.bind_to(objective.tables)
+    return constraints.bind_to(objective.tables, objective.n_total)
 
 
 def _run(problem: Problem, solver: str, options: RunOptions, warm_start, verbose, callback) -> tuple[Ending, Recorder]:

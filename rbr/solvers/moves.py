@@ -133,8 +133,9 @@ def shifts(
             f, slope, weight, pieces = (a[bins, c] for a in as_columns)
             live = np.flatnonzero((weight > 0) & (pieces >= 0))
             target = f[live] - constraints.weights[bins][live] * slope[live] / weight[live]
+            rows = _Rows(constraints.shares[bins], pieces, live, float(constraints.least_shares[j]))
             for gain, start, stop in _better_places(
-                target, weight[live], constraints.positions[bins][live], pieces[live]
+                target, weight[live], constraints.positions[bins][live], pieces[live], rows
             ):
                 promising.append((gain, Shift(int(j), c, int(live[start]), int(live[stop]))))
     promising.sort(key=lambda pair: -pair[0])
@@ -167,7 +168,27 @@ def _shifted(constraints, point: Point, labels: np.ndarray, together: list[Shift
     return Proposal(together[0] if len(together) == 1 else tuple(together), f, point.support, pieces)
 
 
-def _better_places(target, weight, x, pieces) -> Iterator[tuple[float, int, int]]:
+class _Rows:
+    """The rows of a table's pieces, of which each must keep a least share when a jump moves."""
+
+    def __init__(self, shares: np.ndarray, pieces: np.ndarray, live: np.ndarray, least: float):
+        self.least = least
+        if least > 0:
+            up_to = np.concatenate([[0.0], np.cumsum(shares)])
+            cuts = np.concatenate([[0], np.flatnonzero(np.diff(pieces)) + 1, [len(pieces)]])
+            piece = np.searchsorted(cuts, live, side="right")
+            self.before, self.before_piece, self.up_to_end = up_to[live], up_to[cuts[piece - 1]], up_to[cuts[piece]]
+
+    def without_too_few(self, total: np.ndarray, before: int, start: int, after: int) -> np.ndarray:
+        """`total`, by the places of the jump between two pieces, infinite where one of them would be too small."""
+        if not self.least > 0:
+            return total
+        places = self.before[before + 1 : after]
+        below, above = places - self.before_piece[before], self.up_to_end[start] - places
+        return np.where((below >= self.least) & (above >= self.least), total, np.inf)
+
+
+def _better_places(target, weight, x, pieces, rows: _Rows) -> Iterator[tuple[float, int, int]]:
     """(predicted decrease, jump, better place) for each jump that has a better place."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(pieces)) + 1, [len(pieces)]])
     for before, start, after in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
@@ -178,8 +199,10 @@ def _better_places(target, weight, x, pieces) -> Iterator[tuple[float, int, int]
             target[around][backwards], weight[around][backwards], x[around][backwards], bool(pieces[start] % 2)
         )[backwards]
         total = left[:-1] + right[1:]
+        here = total[start - before - 1]
+        total = rows.without_too_few(total, before, start, after)
         best = int(np.argmin(total))
-        gain = (total[start - before - 1] - total[best]) / 2
+        gain = (here - total[best]) / 2
         if best != start - before - 1 and gain > 0:
             yield float(gain), int(start), int(before + best + 1)
 

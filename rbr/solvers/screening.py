@@ -16,8 +16,9 @@ by 2 G_d x_j <= t G_d^2 + x_j^2 / t. The second is the better one where many pie
 not worth their cost; to use it, nets are computed at a somewhat lower price than the current one
 (SCREENING_PRICE_FACTOR). Without a price, q = 0, every t is allowed, and the best one gives (sqrt(2 V_0) + x_j)^2 /
 2, where sqrt(2 V_0) is the norm of P_L P_zm g_j, itself a supremum. The naive rule, the norm of the chosen table +
-x_j, is wrong: another number of pieces may overtake the chosen one. Greedy searches satisfy none of these bounds; for
-them only the norm before the search can be used.
+x_j, is wrong: another number of pieces may overtake the chosen one. Searches that are not exact (merging; sorting or
+pooling with a least number of rows in a piece) satisfy none of these bounds; for them only the norm before the search
+can be used.
 
 For each feature, (G, V) at the residual where it was last read is kept, and its drift since: the sum of D along the
 iterates, by the triangle inequality. So only the residuals of the last iterate are kept. A point off the path of the
@@ -44,7 +45,7 @@ class Screen:
         self.stretch = np.sqrt(objective.tables.stretch)
         # Without screening every column is read at every step; the iterates are the same to the bit.
         self.is_enabled = objective.screening_is_faster
-        self.exact_search = not constraints.greedy
+        self.exact_search = constraints.has_exact_search
         shape = objective.n_outputs, objective.tables.n_tables
         self.norms = np.full(shape, np.inf)
         self.nets = np.full(shape, np.inf)

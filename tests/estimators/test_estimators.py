@@ -83,6 +83,7 @@ def n_pieces(term, output=None):
 BAD = {
     "max_features": [0, -1, 1.5, "all", True],
     "max_segments": [0, 2.5, "many", {"a": 0}, {"z": 3}, {17: 3}, [3, 3]],
+    "min_rows": [-3, 1.0, 2.5, 0.0, "few", None, False, [5]],
     "max_bins": [1, 65536, 2.5, "many", {"a": 1}, {"z": 9}],
     "shape": ["wavy", None, 3, {"a": "wavy"}, {"z": "linear"}, {"a": "linear", 0: "linear"}],
     "jump_cost": [-0.1, np.inf, np.nan, "high", None],
@@ -381,7 +382,7 @@ def test_verbose_prints_a_line_per_iteration(table, capsys):
 
 def test_warm_start_starts_where_the_last_fit_ended(table):
     X, y = table
-    m = regressor(warm_start=True, jump_cost=0.1).fit(X, y)
+    m = regressor(warm_start=True, jump_cost=0.1, position="rank").fit(X, y)
     first, cold = m.model_, m.n_iter_
     m.fit(X, y)
     assert m.n_iter_ < cold

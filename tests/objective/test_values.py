@@ -133,6 +133,6 @@ def test_without_values_the_error_says_what_is_missing(asked):
     objective = objective_of(block.design, block.y)
     assert one.has_values and not objective.has_values
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-    arguments = {"better_edges": (point, {}), "rebin": ({},), "bin_moments": ([0],), "distances": ([0], None)}
+    arguments = {"better_edges": (point, {}, None), "rebin": ({},), "bin_moments": ([0],), "distances": ([0], None)}
     with pytest.raises(ValueError, match=f"{asked} needs the values of the columns: make the objective with X"):
         getattr(objective, asked)(*arguments[asked])

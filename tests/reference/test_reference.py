@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +81,8 @@ def draw_problem(loss, shape, case):
         "warm_start": pick(None, None, 0.5 * rng.normal(size=(design.n_coef, *n_scores))),
         "dispersion": 0.02 if constraints.jump_cost else None,
     }
+    # Drawn last, so that all else is what it was before there was a minimum.
+    options["constraints"] = replace(constraints, min_rows=pick(0, 0, 12, 0.15))
     return design, make_target(loss, design, case), options
 
 
@@ -123,6 +125,7 @@ def test_the_drawn_problems_leave_no_option_out():
             "excludes": bool(constraints.exclude),
             "includes": bool(constraints.always_include),
             "greedy": constraints.segmentation == "greedy",
+            "least rows": constraints.min_rows > 0,
             "missing": bool(design.missing.any()),
             "empty bin": not (np.bincount(design.codes[3], minlength=8)[:8] > 0).all(),
             "position": constraints.position,

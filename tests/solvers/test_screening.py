@@ -11,7 +11,7 @@ from problems import LOSSES, SHAPES, WEIGHTINGS, make_design, make_target, objec
 
 import rbr
 from rbr import SolverOptions
-from rbr.constraints import Constraints
+from rbr.constraints import BoundConstraints, Constraints
 from rbr.losses import get_loss
 from rbr.objective import RowObjective
 from rbr.solvers.screening import Screen
@@ -23,15 +23,15 @@ PRICED = (0.0, 0.1)
 SCREENED, READ_WHOLE = SolverOptions(screened_rows=0), SolverOptions(screened_rows=np.inf)
 
 
-def problem_of(loss, weighting, shape, jump_cost, max_features, seed=0, greedy=False):
+def problem_of(loss, weighting, shape, jump_cost, max_features, seed=0, greedy=False, min_rows=0):
     """(design, arguments of solve) with 25 features, of which four matter."""
     if shape == "frequency":
         design = with_even_bins(seed, n_rows=840, n_bins=(6, 5, 4, 8, 3) * 5).with_weights("uniform")
     else:
         design = make_design(seed, n_rows=300, n_bins=N_BINS).with_weights(weighting)
-    constraints = Constraints(
-        max_features, 3, shape=shape, jump_cost=jump_cost, segmentation="greedy" if greedy else "exact"
-    )
+    segmentation = "greedy" if greedy else "exact"
+    limits = {"jump_cost": jump_cost, "segmentation": segmentation, "min_rows": min_rows}
+    constraints = Constraints(max_features, 3, shape=shape, **limits)
     return (
         design,
         make_target(loss, design, seed, strength=2.0),
@@ -79,6 +79,20 @@ def test_iterates_have_the_same_bits_with_and_without_screening(loss, jump_cost,
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["auto", "algorithm1"])
+@pytest.mark.parametrize("jump_cost", PRICED)
+def test_iterates_have_the_same_bits_with_a_least_number_of_rows(jump_cost, solver):
+    n_all = n_read = 0
+    for i, shape in enumerate(("constant", "mixed", "increasing", "levels") * 3):
+        limits = {"seed": i, "min_rows": (30, 0.2)[i % 2], "max_features": (3, 8, None)[i // 4]}
+        args = *problem_of("squared_error", WEIGHTINGS[i // 2 % 2], shape, jump_cost, **limits), solver
+        screened, plain = fit(*args), fit_with_all_columns(*args)
+        assert same_iterates(screened, plain)
+        n_all, n_read = n_all + n_columns(plain), n_read + n_columns(screened)
+    assert n_read < n_all
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("shape", ["constant", "mixed"])
 def test_greedy_searches_are_screened_by_the_norm_before_the_search(shape):
     args = *problem_of("squared_error", "counts", shape, 0.0, 3, greedy=True), "algorithm1"
@@ -104,10 +118,10 @@ def test_without_the_drift_iterates_would_change(monkeypatch):
 class Remembered:
     """Bounds from a screen that has seen one residual, and the true norms and nets at another."""
 
-    def __init__(self, seed, shape, weighting, loss, jump_cost, step, size):
-        design, y, arguments = problem_of(loss, weighting, shape, jump_cost, 4, seed)
+    def __init__(self, seed, shape, weighting, loss, jump_cost, step, size, min_rows=0):
+        design, y, arguments = problem_of(loss, weighting, shape, jump_cost, 4, seed, min_rows=min_rows)
         self.objective = objective_of(design, y, get_loss(loss), screened_rows=0)
-        self.constraints = arguments["constraints"].bind_to(self.objective.tables)
+        self.constraints = arguments["constraints"].bind_to(self.objective.tables, design.n_rows)
         rng = np.random.default_rng(seed)
         nothing = np.zeros(0, dtype=np.int64)
         used = np.array([0, 7])
@@ -151,12 +165,26 @@ class Remembered:
     jump_cost=st.sampled_from(PRICED),
     step=st.sampled_from([0.3, 1.0, 4.0]),
     size=st.sampled_from([0.001, 0.1, 1.0]),
+    min_rows=st.sampled_from([0, 40, 0.3]),
 )
-def test_bounds_hold_wherever_the_residual_goes(seed, shape, weighting, loss, jump_cost, step, size):
-    seen = Remembered(seed, shape, weighting, loss, jump_cost, step, size)
+def test_bounds_hold_wherever_the_residual_goes(seed, shape, weighting, loss, jump_cost, step, size, min_rows):
+    seen = Remembered(seed, shape, weighting, loss, jump_cost, step, size, min_rows)
     assert (seen.norms <= seen.norm_bounds).all()
     assert (seen.nets <= seen.net_bounds).all()
     assert np.isfinite(seen.norm_bounds).all()
+
+
+@pytest.mark.parametrize(
+    "seed, shape, jump_cost, size, min_rows",
+    [(22, "levels", 0.0, 0.1, 0.4), (26, "levels", 0.1, 0.1, 0.4), (29, "increasing", 0.0, 0.1, 0.3)],
+)
+def test_nets_of_a_search_that_is_not_exact_are_no_bounds(seed, shape, jump_cost, size, min_rows, monkeypatch):
+    """With a least number of rows, sorting and pooling may find more than what they missed before."""
+    seen = Remembered(seed, shape, "counts", "squared_error", jump_cost, 1.0, size, min_rows)
+    assert (seen.nets <= seen.net_bounds).all()
+    monkeypatch.setattr(BoundConstraints, "has_exact_search", np.ones(25, dtype=bool))
+    wrong = Remembered(seed, shape, "counts", "squared_error", jump_cost, 1.0, size, min_rows)
+    assert (wrong.nets > wrong.net_bounds).any()
 
 
 def test_bounds_are_not_much_larger_than_they_must_be():
