@@ -264,7 +264,7 @@ def _term_from_2_to_3(item: Any, where: str) -> dict:
     for name in ("slopes", "bounds"):
         if name in item:
             raise ValueError(f"{where} has the unknown field {name!r}")
-    return {**item, "slopes": np.zeros_like(values).tolist(), "bounds": ["-Infinity", "Infinity"]}
+    return {**item, "slopes": np.zeros_like(values).tolist(), "bounds": [["-Infinity", "Infinity"]] * len(values)}
 
 
 # By version: the function that converts its content to the next version.
@@ -285,9 +285,6 @@ def _term_in(item: Any, k: int) -> Term:
     if facts.size and (facts.ndim != 2 or facts.shape[1] != 5):
         raise ValueError(f"{where}: jump_facts has shape {facts.shape}; it must have 5 columns")
     missing_value = given.get("missing_value", (int, float, list), None)
-    bounds = given.numbers("bounds", (1,))
-    if bounds.shape != (2,):
-        raise ValueError(f"{where}: bounds has shape {bounds.shape}; it must be two numbers")
     term = Term(
         name=given.get("name", str),
         columns=tuple(columns),
@@ -304,7 +301,7 @@ def _term_in(item: Any, k: int) -> Term:
         loss_drop=given.numbers("loss_drop", (0,)),
         jump_facts=facts,
         slopes=given.numbers("slopes", (1, 2)),
-        bounds=tuple(bounds.tolist()),
+        bounds=given.numbers("bounds", (2,)),
     )
     edges = term.jump_facts[:, 1:4]
     if edges.size and not ((edges >= 0) & (edges < len(term.edges)) & (edges == np.floor(edges))).all():

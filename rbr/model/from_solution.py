@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rbr.data.binning import Binner
     from rbr.solvers import Solution
 
+# A line goes on beyond its rows by at most this part of their range.
+GAP = 0.1
+
 
 def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, ...]:
     """The terms of the used tables, by column."""
@@ -31,7 +34,7 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
         n_ordered = int(tables.n_bins[j] - tables.missing[j])
         spec = constraints.spec(j)
         values = equalise_pieces(solution.f[table], solution.labels[table], shares[table], spec)
-        lines = _lines_of(solution, j, n_ordered)
+        lines = _lines_of(solution, j, binner.edges_[tables.columns_of(j)[0]])
         labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], lines.get("slopes"), spec)
         columns = tables.columns_of(j)
         column = columns[0]  # a Term has exactly one
@@ -59,14 +62,33 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
     return tuple(sorted(terms, key=place_of))
 
 
-def _lines_of(solution: Solution, table: int, n_ordered: int) -> dict:
+def _lines_of(solution: Solution, table: int, edges: np.ndarray) -> dict:
     """The positions, slopes and bounds of a table with lines in x; nothing for another one."""
     lines = solution.lines
     if lines is None or table not in lines.bounds:
         return {}
-    first = solution.problem.objective.tables.offsets[table]
+    first, n_ordered = solution.problem.objective.tables.offsets[table], len(edges) + 1
     bins = slice(first, first + n_ordered)
-    return {"positions": lines.positions[bins], "slopes": lines.slopes[bins], "bounds": lines.bounds[table]}
+    positions, spreads, slopes = lines.positions[bins], lines.spreads[bins], lines.slopes[bins]
+    bounds = np.tile([-np.inf, np.inf], (n_ordered, 1))
+    sloped = slopes.reshape(n_ordered, -1)
+    labels = labels_of_runs([tuple(row) for row in np.column_stack([sloped, solution.labels[bins]]).tolist()])
+    for piece in np.unique(labels[sloped.any(axis=1)]):
+        inside = np.flatnonzero(labels == piece)
+        bounds[inside] = _reach(inside[0], inside[-1], positions, spreads, edges, lines.bounds[table])
+    return {"positions": positions, "slopes": slopes, "bounds": bounds}
+
+
+def _reach(first: int, last: int, positions, spreads, edges, of_table: tuple[float, float]) -> tuple[float, float]:
+    """How far a line over some bins reaches: to the end of its piece, unless that is far from any of its rows.
+
+    An edge lies midway between two values, which may be far apart; a line is not drawn out into such a gap.
+    """
+    low, high = positions[first] - 3 * spreads[first], positions[last] + 3 * spreads[last]
+    near = GAP * (high - low)
+    low = of_table[0] if first == 0 else -np.inf if low - edges[first - 1] <= near else low
+    high = of_table[1] if last == len(edges) else np.inf if edges[last] - high <= near else high
+    return low, high
 
 
 def _name(columns: Sequence[int], names: Sequence[str] | None) -> str:

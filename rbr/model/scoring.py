@@ -96,7 +96,7 @@ class CategoryLookup:
 class Steps:
     """A numeric term as few pieces over ranges of x: value + slope * (x - anchor) between two edges.
 
-    Piece k holds edges[k - 1] < x <= edges[k]. Where an end piece is a line, a constant one follows beyond the bounds.
+    Piece k holds edges[k - 1] < x <= edges[k]. Where a line ends before its piece, a constant one follows.
 
     edges : (n - 1,)
     values, slopes : (n, n_outputs); a constant piece has the slope 0
@@ -126,20 +126,27 @@ def merged_steps(term: Term) -> Steps:
         anchors[piece], values[firsts[piece]] = term.line(bins)
     missing = np.zeros(values.shape[1]) if term.missing_value is None else np.atleast_1d(term.missing_value)
     steps = Steps(term.edges[starts[1:]], values[firsts], slopes[firsts], anchors, missing)
-    return _flat_beyond(steps, *term.bounds) if term.has_slopes else steps
+    return _flat_beyond(steps, term.bounds[firsts]) if term.has_slopes else steps
 
 
-def _flat_beyond(steps: Steps, low: float, high: float) -> Steps:
-    """The pieces with a constant one on each side at which a line would run on beyond its bounds."""
-    edges, values, slopes, anchors = steps.edges, steps.values, steps.slopes, steps.anchors
-    for end, bound in ((0, low), (-1, high)):
-        if slopes[end].any():
-            value = values[end] + slopes[end] * (bound - anchors[end])
-            edges = np.insert(edges, 0 if end == 0 else len(edges), bound)
-            place = 0 if end == 0 else len(values)
-            values, slopes = np.insert(values, place, value, axis=0), np.insert(slopes, place, 0.0, axis=0)
-            anchors = np.insert(anchors, place, 0.0)
-    return Steps(edges, values, slopes, anchors, steps.missing)
+def _flat_beyond(steps: Steps, bounds: np.ndarray) -> Steps:
+    """The pieces with a constant one on each side at which a line ends before its piece does."""
+    inner = np.concatenate([[-np.inf], steps.edges, [np.inf]])
+    edges, values, slopes, anchors = [], [], [], []
+    for k, (value, slope, anchor) in enumerate(zip(steps.values, steps.slopes, steps.anchors, strict=True)):
+        low, high = bounds[k]
+        parts = [(value, slope, anchor, inner[k + 1])]
+        if slope.any() and low > inner[k]:
+            parts.insert(0, (value + slope * (low - anchor), np.zeros_like(slope), 0.0, low))
+        if slope.any() and high < inner[k + 1]:
+            parts[-1] = (value, slope, anchor, high)
+            parts.append((value + slope * (high - anchor), np.zeros_like(slope), 0.0, inner[k + 1]))
+        for own, rise, place, end in parts:
+            values.append(own)
+            slopes.append(rise)
+            anchors.append(place)
+            edges.append(end)
+    return Steps(np.array(edges[:-1]), np.array(values), np.array(slopes), np.array(anchors), steps.missing)
 
 
 def _padded(terms: Sequence[Steps]):

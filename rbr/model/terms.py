@@ -200,8 +200,9 @@ class Term(HasColumns):
     slopes : array of the shape of values
         How fast the term rises with x within each bin: the same number in all bins of a line, 0 elsewhere. Zeros if
         they are not given.
-    bounds : pair of float
-        The smallest and the largest x that lines reach; beyond, they keep the value there.
+    bounds : array of shape (n_ordered, 2)
+        The smallest and the largest x that the line of each bin reaches; beyond, it keeps its value there. Infinite
+        where it reaches to the end of its piece, and outside of lines.
     """
 
     name: str
@@ -219,14 +220,15 @@ class Term(HasColumns):
     loss_drop: float = math.nan
     jump_facts: np.ndarray = field(default_factory=lambda: np.empty((0, 5)))
     slopes: np.ndarray = field(default_factory=lambda: np.empty(0))
-    bounds: tuple[float, float] = (-math.inf, math.inf)
+    bounds: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self):
         put = object.__setattr__
         for name in ("edges", "values", "weights", "counts", "positions"):
             put(self, name, read_only(getattr(self, name)))
         put(self, "slopes", read_only(self.slopes if np.size(self.slopes) else np.zeros_like(self.values)))
-        put(self, "bounds", (float(self.bounds[0]), float(self.bounds[1])))
+        no_bounds = np.tile([-math.inf, math.inf], (len(self.values), 1))
+        put(self, "bounds", read_only(self.bounds if np.size(self.bounds) else no_bounds))
         put(self, "labels", read_only(self.labels, np.int32))
         put(self, "jump_facts", read_only(np.reshape(self.jump_facts, (-1, 5))))
         put(self, "grouped", bool(self.grouped))
@@ -325,7 +327,7 @@ class Term(HasColumns):
             value = as_value(mean)
             if np.any(self.slopes[bins[0]]):
                 anchor = x0
-                ends = np.clip([-math.inf if low is None else low, math.inf if high is None else high], *self.bounds)
+                ends = np.clip([low, high], *self.bounds[bins[0]])
                 first, last = (as_value(mean + self.slopes[bins[0]] * (x - x0)) for x in ends)
         return Piece(
             kind="line" if label % 2 else "level" if self.grouped else "constant",
@@ -386,6 +388,9 @@ class Term(HasColumns):
         if "values" in changes and "slopes" not in changes:
             kept = np.asarray(changes["values"]) == self.values
             changes["slopes"] = np.where(kept, self.slopes, 0.0)
+        if "slopes" in changes:
+            is_line = np.any(np.reshape(changes["slopes"], (len(self.values), -1)), axis=1)
+            changes["bounds"] = np.where(is_line[:, None], self.bounds, [-math.inf, math.inf])
         return replace(self, **{"loss_drop": math.nan, "jump_facts": np.empty((0, 5)), **changes})
 
 
@@ -498,13 +503,12 @@ def _check_slopes(term: Term, where: str) -> None:
     slopes = np.asarray(term.slopes)
     if slopes.shape != term.values.shape or not np.isfinite(slopes).all():
         raise ValueError(f"{where}: slopes has shape {slopes.shape}; it must be finite, of shape {term.values.shape}")
+    if term.bounds.shape != (len(slopes), 2):
+        raise ValueError(f"{where}: bounds has shape {term.bounds.shape}; it must be ({len(slopes)}, 2)")
     if not slopes.any():
         return
-    low, high = term.bounds
     if term.kind != "numeric" or term.grouped:
         raise ValueError(f"{where}: a term of kind {term.kind!r} has slopes; only pieces over ranges of numbers have")
-    if not -math.inf < low <= high < math.inf:
-        raise ValueError(f"{where}: bounds is {term.bounds}; a term with slopes needs two finite numbers in order")
     for label in np.unique(term.labels):
         bins = np.flatnonzero(term.labels == label)
         own = slopes[bins]
@@ -512,6 +516,10 @@ def _check_slopes(term: Term, where: str) -> None:
             continue
         if label % 2 == 0 or (own != own[0]).any():
             raise ValueError(f"{where}: a piece has more than one slope, or is constant and has one")
+        low, high = term.bounds[bins[0]]
+        reaches_end = low == -math.inf and bins[0] == 0 or high == math.inf and bins[-1] == len(slopes) - 1
+        if (term.bounds[bins] != term.bounds[bins[0]]).any() or not low <= high or reaches_end:
+            raise ValueError(f"{where}: the line of a piece needs bounds in order, finite at the ends of the term")
         anchor, value = term.line(bins)
         rise = np.multiply.outer(term.positions[bins] - anchor, own[0]).reshape(own.shape)
         # At 1e9 the distance of a position from the anchor has few digits.

@@ -199,20 +199,18 @@ def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[floa
 def outer_edges(term: Term) -> np.ndarray:
     """The edges of all bins of a numeric term, with finite ends.
 
-    Where a term has lines in x, the ends are those of the training range. Otherwise the model knows the means of the
-    first and the last bin, but not their outer ends: the outer end is taken to be as far from the mean as the inner one
-    is.
+    Where an end piece is a line in x, its end is that of the training range. Otherwise the model knows the mean of the
+    end bin, but not its outer end, which is taken to be as far from the mean as the inner one is.
     """
     positions, edges = term.positions, term.edges
-    low, high = term.bounds
-    if np.isfinite(term.bounds).all() and low < high and (len(edges) == 0 or low < edges[0] <= edges[-1] < high):
-        return np.concatenate([[low], edges, [high]])
     if len(edges) == 0:
         return np.array([positions[0] - 0.5, positions[0] + 0.5])
     first, last = min(positions[0], edges[0]), max(positions[-1], edges[-1])
     low, high = 2 * first - edges[0], 2 * last - edges[-1]
     if low <= 0 < first:
         low = first * first / edges[0]  # the same ratio instead, which keeps the end positive
+    low = term.bounds[0, 0] if np.isfinite(term.bounds[0, 0]) else low
+    high = term.bounds[-1, 1] if np.isfinite(term.bounds[-1, 1]) else high
     gap = edges[-1] - edges[0] or 1.0
     low = low if low < edges[0] else edges[0] - 0.05 * gap
     high = high if high > edges[-1] else edges[-1] + 0.05 * gap
@@ -314,7 +312,8 @@ def piece_paths(term: Term, output: int, edges: np.ndarray) -> list[np.ndarray]:
         if slopes[start]:
             # Many points, because on a logarithmic axis a line is curved.
             x = np.sort(np.concatenate([edges[start : stop + 1], positions[start:stop]]))
-            paths.append(np.column_stack([x, column[start] + slopes[start] * (x - term.positions[start])]))
+            y = column[start] + slopes[start] * (np.clip(x, *term.bounds[start]) - term.positions[start])
+            paths.append(np.column_stack([x, y]))
             continue
         steep = np.abs(np.diff(column[start:stop])) > STEEP * np.ptp(column)
         for a, b in runs_of(np.cumsum(np.concatenate([[0], steep]))):

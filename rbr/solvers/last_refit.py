@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # A refit stops when a step promises less than this part of a unit of log-likelihood.
 ENOUGH = 1e-3
-MAX_STEPS = 12
+MAX_STEPS = 30
 MAX_HALVINGS = 6
 # If all pieces have more than this many times the prior's rows, shrinking them changes nothing that matters.
 MANY_TIMES = 100
@@ -76,8 +76,9 @@ class _Pieces:
     values, slopes : (n_bins, n_unknowns) what a unit of each unknown adds to the bins, and to their slopes in x
     """
 
-    def __init__(self, solution: Solution, labels: np.ndarray):
+    def __init__(self, solution: Solution, output: int):
         bound, tables = solution.problem.constraints, solution.problem.objective.tables
+        labels = solution.labels.reshape(len(solution.labels), -1)[:, output]
         chosen = [j for j in solution.support.tolist() if _can_be_refitted(bound.spec(j))]
         self.tables = np.array(chosen, dtype=np.int64)
         self.bins = tables.bins_of(self.tables)
@@ -94,7 +95,7 @@ class _Pieces:
         shares = tables.shares[self.bins]
         self.share = np.bincount(self.group, shares, minlength=len(found) + 1)[: len(found)]
         self.weights = shares + 1e-300  # a piece without rows has a mean, too
-        self._span(own % 2 == 1, *(a[self.bins] for a in _coordinates(solution)))
+        self._span(own % 2 == 1, *(a[self.bins] for a in _coordinates(solution, output)))
 
     def _span(self, on_line: np.ndarray, x: np.ndarray, slope: np.ndarray) -> None:
         """Find the spread of each line, and what each unknown adds, given coordinates and their slopes in x."""
@@ -165,7 +166,7 @@ def _can_be_refitted(spec: ShapeSpec) -> bool:
     return spec.has_pieces and not spec.monotone and (spec.has_lines or not spec.is_never_flat)
 
 
-def _coordinates(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+def _coordinates(solution: Solution, output: int) -> tuple[np.ndarray, np.ndarray]:
     """(where each bin stands on the axis of its table's lines, from 0 to 1; how fast that rises with x).
 
     The axis is x where lines are in x, and otherwise what the search used, which does not rise with x.
@@ -178,7 +179,8 @@ def _coordinates(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
             half = high / 2 - low / 2  # the range of two huge numbers may not be finite
             if half > 0:
                 coordinates[bins] = (solution.lines.positions[bins] / 2 - low / 2) / half
-                slopes[bins] = 0.5 / half
+                is_sloped = solution.lines.slopes[bins].reshape(bins.stop - bins.start, -1)[:, output] != 0
+                slopes[bins] = np.where(is_sloped, 0.5 / half, 0.0)
     return coordinates, slopes
 
 
@@ -186,9 +188,8 @@ class _Output:
     """The part of a refit that belongs to one output: its unknowns, their penalty, and the last Hessian."""
 
     def __init__(self, solution: Solution, output: int, prior_rows: float, curvature_of_a_row: float):
-        labels = solution.labels.reshape(len(solution.labels), -1)[:, output]
         problem, self.objective, self.output = solution.problem, solution.problem.objective, output
-        self.pieces = pieces = _Pieces(solution, labels)
+        self.pieces = pieces = _Pieces(solution, output)
         weights = self.objective.tables.weights[pieces.bins, None]
         precision = max(prior_rows, LEAST_PRIOR) * curvature_of_a_row / self.objective.n_total
         self.penalty = pieces.prior(precision) + problem.alpha * pieces.values.T @ (weights * pieces.values)
@@ -209,26 +210,29 @@ class _Output:
         u = self.unknowns(f)
         return 0.5 * float(u @ self.penalty @ u)
 
-    def newton_move(self, point: Point, gradient: np.ndarray) -> tuple[np.ndarray, float]:
-        """(move of the unknowns, the decrease that it promises), given the sums of `Objective.line_gradient`."""
+    def newton_move(self, point: Point, gradient: np.ndarray, majorize: bool) -> tuple[np.ndarray, float]:
+        """(move of the unknowns, the decrease that it promises), given the sums of `Objective.line_gradient`.
+
+        Majorized: by parabolas above the loss, where it has them.
+        """
         pieces = self.pieces
         by_bin = gradient.reshape(*gradient.shape[:2], -1)[pieces.bins, :, self.output]
         slope = pieces.values.T @ by_bin[:, 0] + pieces.slopes.T @ by_bin[:, 1]
         slope += self.penalty @ self.unknowns(point.f)
         if self._hessian is None:
-            self._hessian = self._hessian_at(point) + self.penalty
+            self._hessian = self._hessian_at(point, majorize) + self.penalty
         move = -cho_solve(cho_factor(self._hessian, lower=True), slope)
         return move, -0.5 * float(slope @ move)
 
     def forget_hessian(self) -> None:
         self._hessian = None
 
-    def _hessian_at(self, point: Point) -> np.ndarray:
+    def _hessian_at(self, point: Point, majorize: bool) -> np.ndarray:
         """Of the loss in the unknowns, to a few percent, with the intercept eliminated."""
         merged, accuracy, adds = self._merged
-        curvature = self.objective.curvature(point, False, accuracy)
-        if not np.max(curvature.total) > 0:  # all rows are where the loss is straight (Huber, quantile)
-            curvature = self.objective.curvature(point, True, accuracy)
+        curvature = self.objective.curvature(point, True, accuracy) if majorize else None
+        if curvature is None:
+            curvature = self.objective.curvature(point, False, accuracy)
         found = self.objective.hessian(point, merged, curvature, self.output)
         coupling = adds.T @ found.coupling
         return adds.T @ found.matrix @ adds - np.outer(coupling, coupling) / max(found.total, 1e-300)
@@ -262,11 +266,27 @@ class _Refit:
         return _State(slopes, point, point.loss + sum(output.penalty_at(f) for output in self.outputs))
 
     def step(self, state: _State) -> _State | None:
-        """The state after a Newton step that lowers the objective; None if none does, or if it is not worth a pass."""
+        """The state after a Newton step that lowers the objective; None if none does, or if it is not worth a pass.
+
+        Where the loss is nearly straight (classes that a piece separates, Huber, quantile) its curvature promises too
+        much. Then parabolas above the loss are tried.
+        """
         gradient = self.objective.line_gradient(state.point, self.distances)
-        moves, promises = zip(*(output.newton_move(state.point, gradient) for output in self.outputs), strict=True)
-        if sum(promises) <= max(ENOUGH * self.solution.problem.scale, 1e-12 * abs(state.value)):
-            return None
+        for majorize in (False, True):
+            found = [output.newton_move(state.point, gradient, majorize) for output in self.outputs]
+            if sum(promise for _, promise in found) <= max(
+                ENOUGH * self.solution.problem.scale, 1e-12 * abs(state.value)
+            ):
+                return None
+            moved = self._moved(state, [move for move, _ in found])
+            if moved is not None:
+                self._judge(state.value - moved.value)
+                return moved
+            self._forget_hessians()
+        return None
+
+    def _moved(self, state: _State, moves: list[np.ndarray]) -> _State | None:
+        """The state after the moves, halved until the objective falls; None if it does not."""
         for halving in range(MAX_HALVINGS + 1):
             f, slopes = state.point.f.copy(), state.slopes.copy()
             for output, move in zip(self.outputs, moves, strict=True):
@@ -275,16 +295,18 @@ class _Refit:
                     a.reshape(len(a), -1)[pieces.bins, output.output] += length * (adds @ move)
             moved = self._state(self._centred(f), slopes, state.point.intercept)
             if moved.value < state.value:
-                self._judge(state.value - moved.value)
                 return moved
         return None
 
     def _judge(self, gain: float) -> None:
         """Forget Hessians that no longer fit: a step gained too large a part of what the last one gained."""
         if gain > self.objective.options.slow_gain_ratio * self.last_gain:
-            for output in self.outputs:
-                output.forget_hessian()
+            self._forget_hessians()
         self.last_gain = gain
+
+    def _forget_hessians(self) -> None:
+        for output in self.outputs:
+            output.forget_hessian()
 
     def _centred(self, f: np.ndarray) -> np.ndarray:
         tables = self.objective.tables

@@ -24,13 +24,14 @@ class Lines:
     """Where the bins of a solution stand, and how it rises within them.
 
     slopes : of the shape of f, in units of x; 0 outside of lines
-    positions : (n_coef,) the mean of x in each bin
+    positions, spreads : (n_coef,) the mean and standard deviation of x in each bin
     bounds : {table: (least x, largest x)} of the tables with slopes
     variance : of what the slopes add within bins, over all rows and outputs
     """
 
     slopes: np.ndarray
     positions: np.ndarray
+    spreads: np.ndarray
     bounds: dict[int, tuple[float, float]]
     variance: float = 0.0
 
@@ -70,7 +71,7 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
         table = slice(bound.offsets[j], bound.offsets[j + 1])
         f[table] -= bound.weights[table] @ f[table]
     rises = (slopes.reshape(len(slopes), -1).T * spreads) ** 2
-    return at_lines(solution, Lines(slopes, moved, bounds, float((rises @ objective.tables.shares).sum())), f)
+    return at_lines(solution, Lines(slopes, moved, spreads, bounds, float((rises @ objective.tables.shares).sum())), f)
 
 
 def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Callable[..., Solution]) -> Solution:
@@ -128,7 +129,10 @@ def _draw(f, slopes, positions, moved, labels, live) -> None:
     for c in range(f.shape[1]):
         for piece in np.unique(labels[labels[:, c] % 2 == 1, c]):
             bins = np.flatnonzero(labels[:, c] == piece)
-            ends = bins[live[bins]][[0, -1]] if live[bins].any() else bins[[0, -1]]
+            with_rows = bins[live[bins]]
+            if len(with_rows) < 3:
+                continue  # two values are two steps, and say nothing of what lies between and beyond
+            ends = with_rows[[0, -1]]
             rise, run = np.diff(f[ends, c])[0], np.diff(positions[ends])[0]
             if run > 0 and np.isfinite(rise / run):
                 slopes[bins, c] = rise / run

@@ -914,7 +914,7 @@ def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
     content["version"] = 3
     for term in content["terms"]:
         term["columns"] = [term.pop("feature")]
-        term |= {"slopes": [0.0] * len(term["values"]), "bounds": ["-Infinity", "Infinity"]}
+        term |= {"slopes": [0.0] * len(term["values"]), "bounds": [["-Infinity", "Infinity"]] * len(term["values"])}
     assert model.to_dict() == content
     model.save(tmp_path / "again.json")
     assert rbr.load(tmp_path / "again.json") == model
@@ -954,7 +954,8 @@ def test_a_changed_file_of_version_1_is_refused(tmp_path):
         (2, {"columns": [0], "feature": 0}, "term 0 has the unknown field 'feature'"),
         (2, {"columns": [0], "slopes": []}, "term 0 has the unknown field 'slopes'"),
         (2, {"columns": [0], "bounds": []}, "term 0 has the unknown field 'bounds'"),
-        (3, {"columns": [0], "bounds": [0.0]}, r"term 0: bounds has shape \(1,\); it must be two numbers"),
+        (3, {"columns": [0], "bounds": [0.0]}, r"term 0: bounds has shape \(1,\); the wrong number of axes"),
+        (3, {"columns": [0], "bounds": [[0.0]]}, r"bounds has shape \(1, 1\); it must be"),
     ],
 )
 def test_fields_of_another_version_are_refused(version, columns, problem):
