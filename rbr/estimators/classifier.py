@@ -63,7 +63,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         weights="counts",
         position="rank",
         segmentation="exact",
-        refine_cuts=False,
+        refine_cuts=True,
         n_jobs=None,
         random_state=None,
         verbose=0,
