@@ -120,7 +120,7 @@ class JumpSearch:
         """Replace two neighbouring jumps by one wherever that pays, the best pair first; whether any was replaced.
 
         It must also pay more than moving one of the two, since much of the gain may come from a better place alone;
-        but a jump inside a bin has so many places that the best of them must gain the price of a piece by itself.
+        such a move has its price (see `move`).
         """
         found = False
         while len(self.places) > 1:
@@ -137,11 +137,14 @@ class JumpSearch:
         return found
 
     def move(self) -> bool:
-        """Move each jump in turn, from left to right, to its best place between its neighbours; whether any moved."""
+        """Move each jump in turn, from left to right, to its best place between its neighbours; whether any moved.
+
+        The best of so many places must gain the price of a piece, or pieces would shrink to the rows that stand out.
+        """
         found = False
         for i in range(len(self.places)):
             gain, place = self._best_place(i, i + 1)
-            if gain > 0 and place != self.places[i]:
+            if gain > self.jumps.price and place != self.places[i]:
                 self.places[i] = place
                 self.promise, found = self.promise + gain, True
         return found

@@ -106,6 +106,16 @@ def test_a_price_below_the_rise_of_the_loss_joins_nothing():
     np.testing.assert_array_equal(joined.labels[:, 0], [0, 2, 2])
 
 
+def test_a_move_must_gain_the_price_of_a_piece():
+    x = np.arange(20.0)
+    y = np.where(x >= 12, 1.0, 0.0)[:, None]
+    edges, labels = np.array([9.5]), np.array([[0], [2]])
+    atoms = atoms_of(x, y, edges, labels, means(x, y, edges, labels))
+    gain = error(x, y, edges, means(x, y, edges, labels))  # nothing is left at the best place
+    assert better_jumps(atoms, Jumps(edges, labels, price=1.01 * gain)) is None
+    np.testing.assert_array_equal(better_jumps(atoms, Jumps(edges, labels, price=0.99 * gain)).edges, [11.5])
+
+
 def test_lines_stay_and_a_line_between_constants_can_go():
     x, y, edges = rows(0)
     n_bins = len(edges) + 1
