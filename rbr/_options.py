@@ -106,7 +106,7 @@ class SolverOptions:
     dispersion_settled: float = 0.05
     dispersion_rounds: int = 4
 
-    # Bags. Share of the distinct rows in a bag: what a bootstrap sample holds of them on average.
+    # Bags. Share of the rows in a bag: what a bootstrap sample holds of distinct rows on average.
     bag_share: float = 0.632
     # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
     projection_price: float = 0.1
@@ -119,8 +119,11 @@ class SolverOptions:
     bags_for_all_ways: int = 4
     ways_kept: int = 2
 
-    # Cut refinement. A refit changes the best places; after this many rounds they no longer move in practice.
-    refinement_rounds: int = 5
+    # Jumps inside bins. A refit changes the best places a little; a second round costs as much and changes no share of
+    # benches/steps.py.
+    refinement_rounds: int = 1
+    # With many rows those in the bins beside jumps are sorted, up to this share of all rows, over all used tables.
+    opened_share: float = 0.0625
 
     # A finished model. Up to this many rows jumps are measured on all of them; with more, on a sample beside parabolas.
     measured_rows: int = 50_000

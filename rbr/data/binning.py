@@ -247,6 +247,18 @@ class Binner:
         moved._edges, moved.positions_ = joined([flat]), joined([means])
         return moved
 
+    def columns_with_given_edges(self) -> tuple[int, ...]:
+        """The columns whose edges the user gave as an array.
+
+        Examples
+        --------
+        >>> from rbr.data.binning import Binner
+        >>> Binner(binning={1: [0.5]}).fit([[0.0, 0.0], [1.0, 1.0]]).columns_with_given_edges()
+        (1,)
+        """
+        given = self.binning.items() if isinstance(self.binning, Mapping) else ()
+        return tuple(self.index_of(column, "binning") for column, cuts in given if not isinstance(cuts, str))
+
     @property
     def edges_(self) -> Sequence[np.ndarray]:
         self._check_fitted()

@@ -248,6 +248,11 @@ class BinnedMatrix:
         kept = self.offsets, self.missing, self.positions, self.columns, self.weights_kind
         return self._from_valid(codes, *kept, shares)
 
+    def recoded(self, codes: np.ndarray, positions: np.ndarray | None, shares: np.ndarray) -> BinnedMatrix:
+        """The same rows with other bins, as many as before; nothing is copied or checked."""
+        fields = self.offsets, self.missing, positions, self.columns, self.weights_kind, shares
+        return self._from_valid(codes, *fields)
+
     def matvec(self, f, features=None, n_threads: int = 1) -> np.ndarray:
         """X @ f: for each row, the sum over the features of the table entry of its bin.
 

@@ -58,17 +58,24 @@ def candidate_fits(constraints: Constraints, objective: Objective, alpha: float)
 
 
 def bag_average(
-    solution: Solution, ways: list[BagFit], *, n_bags: int, random_state: Any = None, verbose: int = 0, **arguments
+    solution: Solution,
+    ways: list[BagFit],
+    *,
+    n_bags: int,
+    random_state: Any = None,
+    whole_rows: bool = False,
+    verbose: int = 0,
+    **arguments,
 ) -> Solution:
     """The solution whose tables are the projected average of n_bags fits, in the ways that do best out of bag.
 
     All ways are fitted on the first bags, and only the best few on the rest. `arguments` are those of `solve`, except
-    that the constraints and the ridge of each way replace theirs.
+    that the constraints and the ridge of each way replace theirs. `whole_rows` as in `Objective.bags`.
     """
     options, n_total = solution.problem.options, solution.problem.objective.n_total
     # A bag has fewer rows than the table: a least number of rows becomes a least share.
     ways = [replace(way, constraints=way.constraints.of_shares(n_total)) for way in ways]
-    bags = solution.problem.objective.bags(len(ways), options.bag_share, random_state)
+    bags = solution.problem.objective.bags(len(ways), options.bag_share, random_state, whole_rows)
     totals = [np.zeros_like(solution.f) for _ in ways]
     racing = list(range(len(ways)))
     for bag in range(n_bags):

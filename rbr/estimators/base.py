@@ -99,17 +99,19 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             arguments["dispersion"] = dispersion_of_weights(counts, sample_weight)
         context = self._begin_callbacks(X, target)
         rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
+        n_bags = self._n_bags(design.n_rows, design.n_features)
         solution = self._solve(
             make_objective(design, y, X=X, **rows),
             arguments,
             is_numeric=~binner.is_categorical_,
-            n_bags=self._n_bags(design.n_rows, design.n_features),
+            n_bags=n_bags,
             random_state=self._bag_random_state(),
             warm_start=warm,
             callback=self._iteration_callback(context),
         )
         if self.refine_cuts:
-            binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol)
+            kept = {"keeps_levels": n_bags > 0, "keep_edges": binner.columns_with_given_edges()}
+            binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
         model = AdditiveModel.from_solution(binner, finished, classes=classes)
         self._keep(model, solution, binner)
@@ -131,13 +133,22 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         }
 
     def _solve(
-        self, objective: Objective, arguments: dict[str, Any], *, is_numeric, n_bags: int, random_state, **start
+        self,
+        objective: Objective,
+        arguments: dict[str, Any],
+        *,
+        is_numeric: np.ndarray,
+        n_bags: int,
+        random_state,
+        is_resample: bool = False,
+        **start,
     ) -> Solution:
         """The tables of one fit, bags included."""
         solution = solve(objective=objective, **start, **arguments)
         solution = look_within_bins(solution, is_numeric, functools.partial(solve, **{**start, **arguments}))
         if n_bags:
-            solution = self._average(solution, arguments, n_bags, random_state)
+            bags = {"n_bags": n_bags, "random_state": random_state, "whole_rows": is_resample}
+            solution = self._average(solution, arguments, **bags)
         return on_objective(solution, objective)
 
     def _finish(self, solution: Solution, binner: Binner, arguments: dict[str, Any]) -> Solution:
@@ -150,14 +161,14 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         rows_per_row = (arguments.get("dispersion") or 1.0) if has_known_dispersion else 1.0
         return last_refit(solution, float(self.prior_rows) * rows_per_row)
 
-    def _average(self, solution: Solution, arguments: dict[str, Any], n_bags: int, random_state) -> Solution:
+    def _average(self, solution: Solution, arguments: dict[str, Any], **bags) -> Solution:
         """The average of fits on bags."""
         objective, constraints = solution.problem.objective, arguments["constraints"]
         if self.jump_cost == "default":
             ways = candidate_fits(constraints, objective, self.alpha)
         else:
             ways = [BagFit("as asked", constraints, self.alpha)]
-        return bag_average(solution, ways, n_bags=n_bags, random_state=random_state, **arguments)
+        return bag_average(solution, ways, **bags, **arguments)
 
     def _keep(self, model: AdditiveModel, solution: Solution, binner: Binner) -> None:
         self.model_ = model
@@ -330,7 +341,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
     def _n_bags(self, n_rows: int, n_features: int) -> int:
         if self.n_bags == "auto":
             small = n_rows < BAGS_BELOW_ROWS and n_features <= BAGS_UP_TO_COLUMNS_PER_ROW * n_rows
-            return DEFAULT_BAGS if small and not self.refine_cuts else 0
+            return DEFAULT_BAGS if small else 0
         return self.n_bags
 
     def _weigh_classes(self, sample_weight, y, classes):
@@ -452,7 +463,9 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             # A number, not a generator: what threads draw from a shared generator would depend on their order.
             options = {"n_bags": n_bags, "random_state": number, "callback": lambda _: stop.is_set()}
             objective = make_objective(design, y, **rows)
-            solution = self._solve(objective, arguments, is_numeric=~binner.is_categorical_, **options)
+            solution = self._solve(
+                objective, arguments, is_numeric=~binner.is_categorical_, is_resample=True, **options
+            )
             solution = self._finish(solution, binner, {})
             return solution.f, solution.support
 
@@ -526,8 +539,7 @@ PARAMETERS = """max_features : int or None
     n_bags : int or "auto"
         Average the tables of this many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
-        "auto" is 12 below 5,000 rows and 0 from there on; 0 also with more than 5 columns per row, and with
-        `refine_cuts`.
+        "auto" is 12 below 5,000 rows and 0 from there on; 0 also with more than 5 columns per row.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.
@@ -537,8 +549,10 @@ PARAMETERS = """max_features : int or None
         The x coordinate of a bin in linear pieces.
     segmentation : {"exact", "greedy"}
     refine_cuts : bool
-        After the fit, move each jump between constant pieces from the edge of its bin to the place between data values
-        where the training loss is least. Not done for bags, whose jumps are averages already.
+        As the last stage of a fit, let jumps between constant pieces lie inside bins, at the place between data values
+        where the training loss is least, and replace two jumps by one where that pays. With bags jumps are joined but
+        not moved, since their places are averages already. Edges that `binning` gives stay. False leaves all jumps at
+        the edges of the bins.
     n_jobs : int or None
         Threads; the result does not depend on their number.
     random_state : int, Generator, RandomState or None
@@ -546,7 +560,7 @@ PARAMETERS = """max_features : int or None
     verbose : int
         1 prints a line per iteration.
     warm_start : bool
-        Keep the bins of the last fit and start from its tables.
+        Keep the bins of the last fit and start from its tables; with `refine_cuts` jumps may still move inside bins.
 
     Attributes
     ----------

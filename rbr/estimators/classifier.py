@@ -65,7 +65,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         weights="counts",
         position="value",
         segmentation="exact",
-        refine_cuts=False,
+        refine_cuts=True,
         n_jobs=None,
         random_state=None,
         verbose=0,

@@ -57,7 +57,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         weights="counts",
         position="value",
         segmentation="exact",
-        refine_cuts=False,
+        refine_cuts=True,
         n_jobs=None,
         random_state=None,
         verbose=0,

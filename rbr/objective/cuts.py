@@ -1,166 +1,154 @@
-"""Better places for jumps between constant pieces, from the values within bins.
-
-With all else held, the loss is close to a parabola in each row. For two constant pieces that share a jump, the best
-values and the loss at them then follow from sums of row gradients and curvatures up to the jump. So one sort of a
-column gives the loss for every place of the jump between the two neighbouring edges.
-"""
+"""Jumps inside bins: the rows near the jumps of a table, sorted by value, and tables cut at other edges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from rbr.data.design import BinnedMatrix
-from rbr.data.edges import between, codes_of
+from rbr.data.edges import codes_of
+from rbr.objective.jumps import Atoms, BetterJumps, Jumps
+from rbr.objective.jumps import better_jumps as search
 from rbr.objective.protocol import Point
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
     from rbr.objective.values import ColumnValues
 
-LeastRows = Callable[[int, np.ndarray, int], np.ndarray]
-
-# A better place must gain more than this part, so that rounding does not choose between equally good places.
-ROUNDING = 1e-11
+# The place of a jump matters if a step beside it could be worth this part of a piece.
+LEAST_STAKE = 0.05
 
 
-def better_edges(
-    objective: RowObjective,
-    point: Point,
-    cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    least_shares: np.ndarray,
-) -> dict[int, tuple[float, np.ndarray]]:
-    """See `Objective.better_edges`."""
+def better_jumps(objective: RowObjective, point: Point, jumps: Mapping[int, Jumps]) -> dict[int, BetterJumps]:
+    """See `Objective.better_jumps`."""
     curvature = objective.curvature(point)
     if curvature is not None and not any(a.any() for a in curvature.by_row):
         # All rows are where the loss is straight (Huber, quantile): use the parabolas above it.
         curvature = objective.curvature(point, majorize=True)
-    if curvature is None:
+    if curvature is None or not jumps:
         return {}
-    loss, f = objective.loss, point.f[:, None] if point.f.ndim == 1 else point.f
-    slopes = [
-        -(loss.residual(block.y, raw).T * block.v).T
-        for block, raw in zip(objective._blocks, point.handle.raw, strict=True)
-    ]
+    tables, offsets = np.array(sorted(jumps)), objective.tables.offsets
+    residuals = objective.residuals(point).weighted
+    by_bin, _ = objective.curvature_sums(point, tables, curvature=curvature)
+    if point.gradient is None:
+        pulls = objective._bin_sums(residuals, tables)
+    else:
+        pulls = -(objective.tables.weights * point.gradient.T).T
+    pulls, by_bin, f = (a.reshape(objective.tables.n_coef, -1) for a in (pulls, by_bin, point.f))
+    pulls = pulls + by_bin * f  # where the parabola of a bin is least, times its curvature
+    bins = {j: slice(offsets[j], offsets[j] + len(jumps[j].labels)) for j in tables.tolist()}
+    opened = _opened(objective, {j: (jumps[j], by_bin[own], f[own]) for j, own in bins.items()})
     found = {}
-    for j, (edges, labels, movable) in cuts.items():
-        bins = slice(objective.tables.offsets[j], objective.tables.offsets[j] + len(labels))
-        values, sums = _sums_by_value(objective, j, (slopes, curvature.by_row))
-        # The minimum of a value's parabola in the table, times its curvature: curvature * f - slope.
-        pulls = sums[1] * f[bins][codes_of(values, edges)] - sums[0]
-        are_enough = _least_rows_of(objective, j, float(least_shares[j]))
-        gain, moved = _moved_edges(values, pulls, sums[1], edges, labels, movable, are_enough)
-        if gain > 0:
-            found[j] = (gain, moved)
+    for j, own in bins.items():
+        if not opened[j].any():
+            continue
+        rows = _rows_of(objective, j, opened[j], residuals, curvature.by_row)
+        whole = np.flatnonzero(~opened[j] & (objective.tables.shares[own] > 0))
+        atoms = _atoms(rows, whole, pulls[own], by_bin[own], f[own])
+        better = search(atoms, jumps[j])
+        if better is not None:
+            found[j] = better
     return found
+
+
+def _opened(
+    objective: RowObjective, tables: Mapping[int, tuple[Jumps, np.ndarray, np.ndarray]]
+) -> dict[int, np.ndarray]:
+    """{table: which bins are opened to jumps inside them}: those on both sides of a jump whose place matters.
+
+    A step inside a bin is worth up to an eighth of the curvature there times its height squared. Where that is far less
+    than a piece costs, only averages gain by a better place: their steps are spread over many small jumps. With many
+    rows only so many of them are sorted, those beside the largest stakes.
+    """
+    stakes, shares = [], objective.tables.shares
+    for j, (own, curvatures, f) in tables.items():
+        cuts = np.flatnonzero((own.labels[:-1] != own.labels[1:]).any(axis=1))
+        worth = ((curvatures[cuts] + curvatures[cuts + 1]) * (f[cuts + 1] - f[cuts]) ** 2).sum(axis=1)
+        least = 0.0 if own.keeps_levels else LEAST_STAKE * own.price
+        stakes += [
+            (-stake / 8, j, k) for stake, k in zip(worth.tolist(), cuts.tolist(), strict=True) if stake / 8 >= least
+        ]
+    left = objective.options.opened_share if objective.has_many_rows else np.inf
+    opened = {j: np.zeros(len(own.labels), dtype=bool) for j, (own, _, _) in tables.items()}
+    for _, j, k in sorted(stakes):
+        if left <= 0:
+            break
+        for bin_beside in (k, k + 1):
+            left -= 0.0 if opened[j][bin_beside] else shares[objective.tables.offsets[j] + bin_beside]
+            opened[j][bin_beside] = True
+    return opened
+
+
+def _rows_of(objective: RowObjective, table: int, opened: np.ndarray, residuals, curvatures):
+    """(bins, values, weighted residuals, curvatures) of the rows in opened bins, over all blocks."""
+    is_open = np.zeros(int(objective.tables.n_bins[table]) + 1, dtype=bool)
+    is_open[: len(opened)] = opened
+    column = int(objective.tables.columns[table, 0])
+    parts = []
+    for block, residual, curvature in zip(objective._blocks, residuals, curvatures, strict=True):
+        codes = block.design.codes[table]
+        rows = np.flatnonzero(is_open[codes])
+        of_rows = (a[rows].reshape(len(rows), objective.n_outputs) for a in (residual, curvature))
+        parts.append((codes[rows].astype(np.intp), _values(block).column(column, rows), *of_rows))
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
+def _atoms(rows, whole: np.ndarray, pulls: np.ndarray, curvatures: np.ndarray, f: np.ndarray) -> Atoms:
+    """The distinct values of the given rows, and some whole bins, in ascending order."""
+    bins, values, residuals, row_curvatures = rows
+    order = np.argsort(values)
+    bins, values, row_curvatures = bins[order], values[order], row_curvatures[order]
+    row_pulls = residuals[order] + row_curvatures * f[bins]
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    if len(starts):
+        row_pulls, row_curvatures = (np.add.reduceat(a, starts, axis=0) for a in (row_pulls, row_curvatures))
+    all_bins = np.concatenate([bins[starts], whole])
+    place = np.argsort(all_bins, kind="stable")
+    return Atoms(
+        all_bins[place],
+        np.concatenate([values[starts], np.full(len(whole), np.nan)])[place],
+        np.concatenate([row_pulls, pulls[whole]])[place],
+        np.concatenate([row_curvatures, curvatures[whole]])[place],
+        f,
+    )
 
 
 def _values(block: RowBlock) -> ColumnValues:
     return cast("ColumnValues", block.values)  # `_check_values` has made sure of them
 
 
-def _sums_by_value(objective: RowObjective, table: int, by_row) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The distinct numbers of a table's column, and the sums by them of some arrays by row, (n_values, n_outputs)."""
-    column = int(objective.tables.columns[table, 0])
-    of_blocks = [_values(block).distinct(column) for block in objective._blocks]
-    if len(of_blocks) == 1:
-        values, places = of_blocks[0][0], [of_blocks[0][1]]
-    else:
-        values = np.unique(np.concatenate([own for own, _ in of_blocks]))
-        places = [np.searchsorted(values, own)[inverse] for own, inverse in of_blocks]
-    n_values = len(values) - int(np.isnan(values[-1]))
-    sums = []
-    for arrays in by_row:
-        total: Any = 0.0
-        for array, place in zip(arrays, places, strict=True):
-            columns = np.atleast_2d(array.T)
-            total = total + np.stack([np.bincount(place, a, minlength=len(values))[:n_values] for a in columns], axis=1)
-        sums.append(total)
-    return values[:n_values], sums
-
-
-def _least_rows_of(objective: RowObjective, table: int, least: float) -> LeastRows:
-    """A function of (first, places, last), numbers of values: whether the pieces between them hold enough rows."""
-    if not least > 0:
-        return lambda first, places, last: np.ones(len(places), dtype=bool)
-    _, (by_value,) = _sums_by_value(objective, table, ([block.v for block in objective._blocks],))
-    up_to = np.concatenate([[0.0], np.cumsum(by_value[:, 0])])
-    return lambda first, places, last: np.minimum(up_to[places] - up_to[first], up_to[last] - up_to[places]) >= least
-
-
-def _moved_edges(values, pulls, curvatures, edges, labels, movable, are_enough: LeastRows) -> tuple[float, np.ndarray]:
-    """(decrease of the loss that the parabolas predict, edges), each jump moved in turn from left to right."""
-    zero = np.zeros((1, pulls.shape[1]))
-    pulls, curvatures = (np.concatenate([zero, np.cumsum(a, axis=0)]) for a in (pulls, curvatures))
-    edges, total_gain = edges.copy(), 0.0
-    # Where each bin begins, as the number of values before it; the last entry is the end.
-    starts = np.concatenate([[0], np.searchsorted(values, edges, side="right"), [len(values)]])
-    first_finite = np.searchsorted(values, -np.inf, side="right")
-    last_finite = np.searchsorted(values, np.inf, side="left")
-    for k in movable:
-        # A place is the number of values below the cut; both bins keep some values, and both sides finite ones.
-        places = np.arange(max(starts[k], first_finite) + 1, min(starts[k + 2], last_finite))
-        here = starts[k + 1]
-        if not len(places) or not starts[k] < here < starts[k + 2]:
-            continue
-        fits, fit_here = np.zeros(len(places)), 0.0
-        for c in np.flatnonzero(labels[k] != labels[k + 1]):
-            first, last = starts[_piece(labels[:, c], k).start], starts[_piece(labels[:, c], k + 1).stop]
-            at = [_fit(pulls[:, c], curvatures[:, c], first, p, last) for p in (places, here)]
-            fits = np.where(are_enough(first, places, last), fits + at[0], -np.inf)
-            fit_here = fit_here + at[1]
-        best = int(np.argmax(fits))
-        if fits[best] - fit_here > ROUNDING * abs(fit_here) and places[best] != here:
-            starts[k + 1] = places[best]
-            edges[k] = between(values[places[best] - 1], values[places[best]])
-            total_gain += float(fits[best] - fit_here) / 2
-    return total_gain, edges
-
-
-def _piece(labels: np.ndarray, k: int) -> slice:
-    """The bins of the piece that bin k belongs to."""
-    cuts = np.concatenate([[0], np.flatnonzero(np.diff(labels)) + 1, [len(labels)]])
-    piece = int(np.searchsorted(cuts, k, side="right"))
-    return slice(cuts[piece - 1], cuts[piece])
-
-
-def _fit(pulls, curvatures, first, place, last):
-    """How much two constants, below and above a place, explain: the sum of pull^2 / curvature over the two."""
-    total = 0.0
-    for start, stop in ((first, place), (place, last)):
-        pull, curvature = pulls[stop] - pulls[start], curvatures[stop] - curvatures[start]
-        total = total + np.divide(pull**2, curvature, out=np.zeros_like(pull), where=curvature > 0)
-    return total
-
-
-def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, np.ndarray]) -> list[RowBlock]:
+def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> list[RowBlock]:
     """The blocks with some tables cut at other edges, and with the shares and means of the new bins."""
-    codes = [block.design.codes.copy() for block in blocks]
     first = blocks[0].design
     positions = None if first.positions is None else first.positions.copy()
-    for j, own in edges.items():
-        weight, moment = np.zeros(len(own) + 1), np.zeros(len(own) + 1)
-        for block, of_block in zip(blocks, codes, strict=True):
-            values, inverse = _values(block).distinct(int(first.columns[j, 0]))
-            of_block[j] = codes_of(values, own).astype(of_block.dtype)[inverse]
-            finite = np.flatnonzero(np.isfinite(values))
-            by_value = np.bincount(inverse, block.v, minlength=len(values))[finite]
-            weight += np.bincount(of_value := codes_of(values[finite], own), by_value, minlength=len(weight))
-            moment += np.bincount(of_value, by_value * values[finite], minlength=len(weight))
+    codes = [block.design.codes.copy() for block in blocks]
+    shares = [block.design.with_weights("counts").weights.copy() for block in blocks]
+    for j, (before, after) in edges.items():
+        # Edges ascend, so only rows in bins beside moved edges can change their bin.
+        moved, ordered = np.flatnonzero(before != after), slice(first.offsets[j], first.offsets[j] + len(after) + 1)
+        is_touched = np.zeros(int(first.n_bins[j]) + 1, dtype=bool)
+        is_touched[moved], is_touched[moved + 1] = True, True
+        weight, moment = np.zeros(len(after) + 1), np.zeros(len(after) + 1)
+        for block, own_codes, own_shares in zip(blocks, codes, shares, strict=True):
+            rows = np.flatnonzero(is_touched[own_codes[j]])
+            values, v = _values(block).column(int(first.columns[j, 0]), rows), block.v[rows]
+            new = codes_of(values, after)
+            own_codes[j, rows] = new
+            _share_out(own_shares[ordered], is_touched[: len(weight)], np.bincount(new, v, minlength=len(weight)))
+            finite = np.isfinite(values)
+            weight += np.bincount(new[finite], v[finite], minlength=len(weight))
+            moment += np.bincount(new[finite], v[finite] * values[finite], minlength=len(weight))
         if positions is not None:
-            means = positions[first.offsets[j] :][: len(weight)]
-            np.divide(moment, weight, out=means, where=weight > 0)
+            np.divide(moment, weight, out=positions[ordered], where=weight > 0)
     return [
-        replace(block, design=_with_codes(block, of_block, positions))
-        for block, of_block in zip(blocks, codes, strict=True)
+        replace(block, design=block.design.recoded(own_codes, positions, own_shares))
+        for block, own_codes, own_shares in zip(blocks, codes, shares, strict=True)
     ]
 
 
-def _with_codes(block: RowBlock, codes: np.ndarray, positions: np.ndarray | None) -> BinnedMatrix:
-    design = block.design
-    kept = {"missing": design.missing, "columns": design.columns, "positions": positions}
-    matrix = BinnedMatrix(codes, design.offsets, sample_weight=block.v, **kept)
-    return matrix.with_weights(design.weights_kind)
+def _share_out(shares: np.ndarray, bins: np.ndarray, weights: np.ndarray) -> None:
+    """Divide what some bins have together of all rows among them anew, by the weights of their rows, in place."""
+    if weights.any():
+        shares[bins] = weights[bins] * (shares[bins].sum() / weights[bins].sum())

@@ -336,11 +336,11 @@ class GramObjective(BaseObjective):
     def changes(self, point: Point) -> GramChanges:
         return GramChanges(self, point)
 
-    def bags(self, n_ways: int, share: float, random_state) -> NoReturn:
+    def bags(self, n_ways: int, share: float, random_state, whole_rows: bool = False) -> NoReturn:
         self._refuse("bags draw rows")
 
-    def better_edges(self, point: Point, cuts, least_shares) -> NoReturn:
-        self._refuse("better_edges needs values within bins")
+    def better_jumps(self, point: Point, jumps) -> NoReturn:
+        self._refuse("better_jumps needs values within bins")
 
     def rebin(self, edges) -> NoReturn:
         self._refuse("rebin needs values within bins")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rbr._options import SolverOptions
     from rbr.data.design import BinnedMatrix
     from rbr.losses import Loss
+    from rbr.objective.jumps import BetterJumps, Jumps
 
 
 class Handle:
@@ -251,7 +252,7 @@ class Objective(Protocol):
     screening_is_faster : bool
         Whether bounding a gradient column takes less time than summing it.
     has_values : bool
-        Whether the values of the columns are available, as `rebin`, `better_edges` and lines need them.
+        Whether the values of the columns are available, as `rebin`, `better_jumps` and lines need them.
     """
 
     tables: Tables
@@ -348,23 +349,20 @@ class Objective(Protocol):
     def changes(self, point: Point) -> TableChanges:
         """How the loss changes when one table at a time changes."""
 
-    def bags(self, n_ways: int, share: float, random_state: Any) -> Bags:
-        """Subsamples with a share of the distinct rows, each fitted in up to `n_ways` ways."""
+    def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False) -> Bags:
+        """Subsamples with a share of the rows, each fitted in up to `n_ways` ways.
 
-    def better_edges(
-        self,
-        point: Point,
-        cuts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
-        least_shares: np.ndarray,
-    ) -> dict[int, tuple[float, np.ndarray]]:
-        """{table: (predicted decrease of the loss, better edges)}, for the tables that have better edges.
-
-        cuts : {table: (edges, labels of its ordered bins by output, positions of the edges that may move)}
-        least_shares : for each table, the least share of the rows that pieces on both sides of a moved edge must hold
+        A row of weight k counts as k rows, unless `whole_rows` says that it is one observation drawn k times.
         """
 
-    def rebin(self, edges: Mapping[int, np.ndarray]) -> Objective:
-        """The same rows with some tables cut at other edges, as many as before."""
+    def better_jumps(self, point: Point, jumps: Mapping[int, Jumps]) -> dict[int, BetterJumps]:
+        """{table: better jumps}, inside bins too, for the tables that have better ones; see `rbr.objective.jumps`."""
+
+    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> Objective:
+        """The same rows with some tables cut at other edges.
+
+        edges : {table: (edges so far, other edges, as many and ascending)}
+        """
 
     def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(mean and standard deviation of x by bin; least and largest x by given table), over rows with a finite x.

@@ -25,6 +25,7 @@ from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import hessians
 from rbr.objective import lines as lines_of_rows
 from rbr.objective.common import BaseObjective
+from rbr.objective.jumps import BetterJumps, Jumps
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
 
@@ -55,9 +56,10 @@ class RowBlock:
     def n_rows(self) -> int:
         return len(self.y)
 
-    def at(self, rows: np.ndarray, v: np.ndarray, n_threads: int) -> RowBlock:
-        """Some of the rows, with their own v."""
-        weight = None if self.sample_weight is None else self.sample_weight[rows]
+    def at(self, rows, v: np.ndarray, n_threads: int, weight: np.ndarray | None = None) -> RowBlock:
+        """Some of the rows, with their own v and their weights, by default those that they have."""
+        if weight is None and self.sample_weight is not None:
+            weight = self.sample_weight[rows]
         return RowBlock(
             self.design.at(rows, sample_weight=weight, n_threads=n_threads),
             self.y[rows],
@@ -435,22 +437,24 @@ class RowObjective(BaseObjective):
 
         return RowChanges(self, point)
 
-    def bags(self, n_ways: int, share: float, random_state: Any):
+    def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False):
         from rbr.objective.bags import RowBags
 
-        return RowBags(self, n_ways, share, random_state)
+        return RowBags(self, n_ways, share, random_state, whole_rows)
 
-    def better_edges(self, point: Point, cuts, least_shares) -> dict[int, tuple[float, np.ndarray]]:
-        from rbr.objective.cuts import better_edges
+    def better_jumps(self, point: Point, jumps: Mapping[int, Jumps]) -> dict[int, BetterJumps]:
+        from rbr.objective.cuts import better_jumps
 
-        self._check_values("better_edges")
-        return better_edges(self, point, cuts, least_shares)
+        self._check_values("better_jumps")
+        return better_jumps(self, point, jumps)
 
-    def rebin(self, edges: Mapping[int, np.ndarray]) -> RowObjective:
+    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> RowObjective:
         from rbr.objective.cuts import rebinned
 
         self._check_values("rebin")
-        return self._with(rebinned(self._blocks, edges), self.n_total)
+        other = self._with(rebinned(self._blocks, edges), self.n_total)
+        other.work = self.work  # one fit, one count
+        return other
 
     def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         self._check_values("bin_moments")

@@ -17,18 +17,19 @@ class ColumnValues:
 
     def __init__(self, X: Any, rows: np.ndarray | None = None):
         self._table, self._rows = open_table(X), rows
-        self._kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def at(self, rows) -> ColumnValues:
         """The same columns over some of these rows."""
         chosen = np.arange(self._table.n_rows) if self._rows is None else self._rows
         other = ColumnValues.__new__(ColumnValues)
-        other._table, other._rows, other._kept = self._table, chosen[rows], {}
+        other._table, other._rows = self._table, chosen[rows]
         return other
 
-    def column(self, j: int) -> np.ndarray:
-        """The values of column j."""
-        return self._table.numbers(j, j + 1, self._rows)[:, 0].astype(np.float64)
+    def column(self, j: int, rows: np.ndarray | None = None) -> np.ndarray:
+        """The values of column j, over all rows or some of them."""
+        if self._rows is not None:
+            rows = self._rows if rows is None else self._rows[rows]
+        return self._table.numbers(j, j + 1, rows)[:, 0].astype(np.float64)
 
     def columns(self, chosen: Sequence[int]) -> Iterator[tuple[slice, np.ndarray]]:
         """(stretch of rows, (n_columns, n_rows) values of some columns), over all rows.
@@ -42,10 +43,3 @@ class ColumnValues:
         for first in range(0, len(whole), ROWS_PER_STRETCH):
             rows = slice(first, min(first + ROWS_PER_STRETCH, len(whole)))
             yield rows, np.ascontiguousarray(whole[rows][:, chosen].T, dtype=np.float64)
-
-    def distinct(self, j: int) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct values of column j, ascending with NaN last, and which of them each row has."""
-        if j not in self._kept:
-            values, inverse = np.unique(self.column(j), return_inverse=True)
-            self._kept[j] = values, inverse.ravel()
-        return self._kept[j]

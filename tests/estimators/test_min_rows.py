@@ -137,11 +137,10 @@ def test_moved_edges_leave_enough_rows_in_every_piece(loss, min_rows):
         refined, better = refine_cuts(binner, solution, constraints)
         n_moved += better is not solution
         least = min(least, rows_of_pieces(better).min())
-    assert n_moved > 3
-    if min_rows:
+    if min_rows:  # jumps that would leave too few rows stay where they are
         assert least >= 0.15 - 1e-12
     else:
-        assert least < 0.15
+        assert least < 0.15 and n_moved > 3
 
 
 # ---------------------------------------------------------------- the estimators

@@ -1,14 +1,15 @@
-"""Cut refinement: jumps move to where the data have them, the loss never rises, and every constraint still holds."""
+"""Jumps inside bins: they lie where the data have them, the objective never rises, and every constraint still holds."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from problems import LOSSES, block_of, make_target
+from problems import LOSSES, block_of, make_target, split_in_three_blocks
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rbr import Binner, Constraints, RBRClassifier, RBRRegressor, make_objective, solve
+from rbr import Binner, Constraints, RBRClassifier, RBRRegressor, SolverOptions, make_objective, solve
 from rbr.estimators.refine import _State, _try, refine_cuts
+from rbr.objective.jumps import BetterJumps
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -38,8 +39,8 @@ def fitted(X, y, loss="squared_error", sample_weight=None, max_bins=8, **kwargs)
 @pytest.mark.parametrize("seed", range(5))
 def test_planted_step_is_found_to_the_spacing_of_the_data(seed):
     X, y = planted(seed)
-    coarse = RBRRegressor(max_bins=8).fit(X, y)
-    fine = RBRRegressor(max_bins=8, refine_cuts=True).fit(X, y)
+    coarse = RBRRegressor(max_bins=8, n_bags=0, refine_cuts=False).fit(X, y)
+    fine = RBRRegressor(max_bins=8, n_bags=0).fit(X, y)
     spacing = spacing_around(X[:, 1], 0.43)
     edges = fine.model_["x1"].edges
     assert np.abs(edges - 0.43).min() <= spacing
@@ -105,7 +106,7 @@ def test_loss_never_rises_and_constraints_hold(loss, shape):
         ordered = slice(table.start, table.stop - int(design.missing[j]))
         for c in range(f.shape[1]):
             n_pieces, n_before = (len(np.unique(a[table, c])) for a in (labels, old_labels))
-            assert n_pieces == n_before or (n_pieces < n_before and shape in ("increasing", "decreasing"))
+            assert n_pieces <= n_before
             rises = np.diff(f[ordered, c])
             if shape in ("increasing", "decreasing"):
                 assert (rises * (1 if shape == "increasing" else -1) >= 0).all()
@@ -137,13 +138,18 @@ def test_worse_places_are_refused():
     binner = Binner(max_bins=8).fit(X)
     solution = solve(objective=make_objective(binner.transform(X), y, X=X), constraints=constraints)
     state = _State(solution.problem, solution.point, solution.labels, {}, solution.loss)
-    k = int(np.flatnonzero(np.diff(solution.labels[binner.offsets_[1] : binner.offsets_[2]]))[0])
+    table = slice(binner.offsets_[1], binner.offsets_[2])
+    labels, values = solution.labels[table, None], solution.f[table, None]
+    k = int(np.flatnonzero(np.diff(labels[:, 0]))[0])
     edges = binner.edges_[1].copy()
     away, back = (k - 1, k + 1) if edges[k] < 0.43 else (k + 1, k - 1)
     for towards, is_better in ((away, False), (back, True)):
         moved = edges.copy()
         moved[k] = 0.9 * edges[k] + 0.1 * edges[towards]
-        assert (_try(state, {1: moved}, constraints, 1e-5) is not None) == is_better
+        found = {1: BetterJumps(np.nan, moved, labels, values)}
+        for keeps_levels in (False, True):
+            tried = _try(state, binner, found, constraints, 1e-5, keeps_levels)
+            assert (tried is not None) == is_better
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
@@ -177,7 +183,9 @@ def test_categories_missing_values_and_monotone_shapes_survive():
     score = np.where(frame["x"] > 0.31, 2.0, 0.0) + 1.5 * (frame["kind"] == "b") + np.floor(3.3 * frame["up"])
     score = score + 1.0 * frame["x"].isna() + 0.2 * rng.normal(size=n)
     plain, fine = (
-        RBRRegressor(max_bins=8, shape="constant", monotonic_cst={"up": 1}, refine_cuts=refine).fit(frame, score)
+        RBRRegressor(max_bins=8, shape="constant", monotonic_cst={"up": 1}, n_bags=0, refine_cuts=refine).fit(
+            frame, score
+        )
         for refine in (False, True)
     )
     assert [t.name for t in fine.terms_] == [t.name for t in plain.terms_] == ["x", "kind", "up"]
@@ -198,7 +206,7 @@ def test_every_kind_of_table(kind):
     X, y = planted(8)
     X[X < 0.2] = 0.0
     table = X.astype(np.float32) if kind is np.float32 else kind(X)
-    m = RBRRegressor(max_bins=8, max_features=1, refine_cuts=True).fit(table, y)
+    m = RBRRegressor(max_bins=8, max_features=1, n_bags=0).fit(table, y)
     assert m.selected_features_ == [1]
     used = X[:, 1].astype(np.float32).astype(float) if kind is np.float32 else X[:, 1]
     assert np.abs(m.terms_[0].edges - 0.43).min() <= spacing_around(used, 0.43)
@@ -210,7 +218,7 @@ def test_classes_share_the_moved_edge():
     X = rng.uniform(size=(900, 2))
     y = np.where(X[:, 0] > 0.42, rng.choice([0, 1, 2], p=[0.8, 0.1, 0.1], size=900), rng.choice([0, 1, 2], size=900))
     plain, fine = (
-        RBRClassifier(max_bins=8, shape="constant", refine_cuts=refine).fit(X, y) for refine in (False, True)
+        RBRClassifier(max_bins=8, shape="constant", n_bags=0, refine_cuts=refine).fit(X, y) for refine in (False, True)
     )
     assert fine.model_.training_loss < plain.model_.training_loss
     assert np.abs(fine.terms_[0].edges - 0.42).min() < np.abs(plain.terms_[0].edges - 0.42).min()
@@ -226,7 +234,7 @@ def test_nothing_to_refine_returns_what_came():
 
 def test_warm_start_goes_on_from_the_moved_edges():
     X, y = planted(10)
-    m = RBRRegressor(max_bins=8, refine_cuts=True, warm_start=True, position="rank", prior_rows=0).fit(X, y)
+    m = RBRRegressor(max_bins=8, n_bags=0, warm_start=True, position="rank", prior_rows=0).fit(X, y)
     edges, loss = m.terms_[0].edges, m.model_.training_loss
     m.fit(X, y)
     np.testing.assert_array_equal(m.terms_[0].edges, edges)
@@ -244,6 +252,148 @@ def test_moved_edges_must_be_as_many():
         Binner(max_bins=4).fit(X).with_edges({0: [3.0, 4.0]}, {0: [1.0, 3.5, 9.0]})
 
 
-@parametrize_with_checks([RBRRegressor(refine_cuts=True)])
+@parametrize_with_checks([RBRRegressor(n_bags=0), RBRRegressor(refine_cuts=False)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
+
+
+# A step is two pieces, wherever it lies --------------------------------------------------------------------------
+
+
+def step(n_rows, seed, place=None, kind="squared_error", n_others=0):
+    """(X, y) with a step of one standard deviation of the noise in the first column."""
+    rng = np.random.default_rng([n_rows, seed])
+    X = rng.normal(size=(n_rows, 1 + n_others)) if seed % 2 else rng.uniform(size=(n_rows, 1 + n_others))
+    z = 1.0 * (X[:, 0] > np.quantile(X[:, 0], rng.uniform(0.1, 0.9) if place is None else place))
+    if n_others:
+        z = z + 0.7 * np.sin(2 * X[:, 1]) + (X[:, 2] > np.quantile(X[:, 2], 0.37))
+    if kind == "log_loss":
+        return X, (1.8 * (z - z.mean()) + rng.logistic(size=n_rows) > 0).astype(int)
+    return X, z + rng.normal(size=n_rows)
+
+
+def pieces_of_step(X, y, kind, **parameters):
+    m = (RBRClassifier if kind == "log_loss" else RBRRegressor)(jump_cost=1.0, random_state=0, **parameters).fit(X, y)
+    assert m.terms_[0].columns == (0,)
+    return len(m.terms_[0].pieces)
+
+
+@pytest.mark.parametrize("kind", ["squared_error", "log_loss"])
+@pytest.mark.parametrize(("n_rows", "n_seeds", "n_bags"), [(2000, 8, "auto"), (30_000, 8, 0), (200_000, 2, 0)])
+def test_a_step_is_two_pieces_wherever_it_lies(n_rows, n_seeds, n_bags, kind):
+    found = []
+    for seed in range(n_seeds):
+        X, y = step(n_rows, seed, place=(None, 0.5, 0.1)[seed % 3], kind=kind, n_others=2 * (seed // 2 % 2))
+        found.append(pieces_of_step(X, y, kind, n_bags=n_bags))
+    assert found.count(2) >= n_seeds - (n_seeds > 4), found
+
+
+def test_without_the_stage_the_bin_of_a_step_is_a_piece():
+    X, y = step(200_000, 0)
+    assert pieces_of_step(X, y, "squared_error", n_bags=0, refine_cuts=False) == 3
+    assert pieces_of_step(X, y, "squared_error", n_bags=0) == 2
+
+
+@pytest.mark.parametrize("shape", ["constant", "increasing", "mixed", "decreasing"])
+def test_every_shape_with_constant_pieces_has_its_steps_inside_bins(shape):
+    X, y = step(100_000, 0, place=0.337)
+    y = -y if shape == "decreasing" else y
+    m = RBRRegressor(shape=shape, jump_cost=1.0).fit(X, y)
+    assert len(m.terms_[0].pieces) == 2
+    edge = m.terms_[0].edges[np.flatnonzero(np.diff(m.terms_[0].values))[0]]
+    assert abs(edge - np.quantile(X[:, 0], 0.337)) < 5e-4  # a bin is eight times as wide
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial", "poisson", "quantile"])
+@pytest.mark.parametrize("keeps_levels", [False, True])
+def test_the_objective_falls_pieces_do_not_grow_and_blocks_and_threads_change_nothing(loss, keeps_levels, weighted):
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(900, 3))
+    X[:, 1] = X[:, 1].round(1)
+    X[rng.uniform(size=900) < 0.05, 0] = np.nan
+    X[:3, 2] = [np.inf, -np.inf, np.inf]
+    weight = rng.integers(1, 4, size=900).astype(float) if weighted else None
+    binner = Binner(max_bins=12).fit(X, weight)
+    design = binner.transform(X, weight)
+    y = make_target(loss, design, seed=1, strength=2.0)
+    constraints = Constraints(jump_cost=0.2)
+    found = []
+    for n_jobs, split in ((1, False), (2, False), (1, True)):
+        objective = make_objective(design, y, loss=loss, sample_weight=weight, X=X, n_jobs=n_jobs)
+        objective = split_in_three_blocks(objective) if split else objective
+        solution = solve(objective=objective, constraints=constraints, alpha=1e-3)
+        refined, better = refine_cuts(binner, solution, constraints, keeps_levels=keeps_levels)
+        before, after = (s.problem.value(s.point, s.labels) for s in (solution, better))
+        assert after <= before
+        df = [s.problem.constraints.degrees_of_freedom(s.labels, s.support) for s in (solution, better)]
+        assert df[1] <= df[0]
+        found.append((refined, better))
+    assert (found[0][1].f == found[1][1].f).all()
+    for a, b, c in zip(*(refined.edges_ for refined, _ in found), strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, c, rtol=1e-12)
+    np.testing.assert_allclose(found[0][1].f, found[2][1].f, atol=1e-6)
+    again = found[0][0].transform(X, weight)
+    np.testing.assert_array_equal(block_of(found[0][1].problem.objective).design.codes, again.codes)
+    np.testing.assert_allclose(block_of(found[0][1].problem.objective).design.weights, again.weights, atol=1e-14)
+
+
+@pytest.mark.parametrize("n_bags", [0, 3])
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.zeros(200),
+        np.repeat([0.0, 1.0], 100),
+        np.repeat(np.arange(4.0), 50),
+        np.r_[np.full(90, -np.inf), np.full(90, np.inf), np.arange(20.0)],
+        np.r_[np.full(100, np.nan), np.arange(100.0)],
+        1e300 * np.linspace(-1, 1, 200),
+        1e-300 * np.linspace(-1, 1, 200),
+    ],
+    ids=["constant", "two values", "four values", "infinities", "missing", "huge", "tiny"],
+)
+def test_awkward_columns(column, n_bags):
+    rng = np.random.default_rng(12)
+    X = np.column_stack([column, rng.normal(size=200)])
+    y = (np.arange(200) > 110) + (X[:, 1] > 0.1) + 0.1 * rng.normal(size=200)
+    m = RBRRegressor(max_bins=8, n_bags=n_bags).fit(X, y)
+    assert np.isfinite(m.predict(X)).all()
+    for term in m.terms_:
+        assert (np.diff(term.edges) > 0).all()
+        assert np.isfinite(term.edges).all()
+
+
+def test_bagged_fits_join_jumps_and_keep_the_levels_of_the_average():
+    X, y = step(1500, 6)
+    plain, joined = (RBRRegressor(jump_cost=1.0, n_bags=6, refine_cuts=r).fit(X, y) for r in (False, True))
+    assert len(plain.terms_[0].pieces) > len(joined.terms_[0].pieces) == 2
+    ends = [m.terms_[0].values[[0, -1]] + m.intercept_ for m in (plain, joined)]
+    np.testing.assert_allclose(ends[0], ends[1], atol=0.02)
+    assert joined.model_.training_loss < plain.model_.training_loss
+
+
+def test_edges_that_the_user_gives_stay():
+    X, y = step(30_000, 0, place=0.5)
+    given = [0.2, 0.45, 0.7]
+    m = RBRRegressor(shape="constant", binning={0: given}).fit(X, y)
+    np.testing.assert_array_equal(m.terms_[0].edges, given)
+    free = RBRRegressor(shape="constant", max_bins=4, binning={0: "regular"}).fit(X[X[:, 0] < 0.9], y[X[:, 0] < 0.9])
+    assert np.abs(free.terms_[0].edges - 0.5).min() < 1e-3
+
+
+def test_many_rows_open_the_bins_of_the_largest_jumps():
+    """With a share too small for all jumps, the step still gets its place, and staircases keep their edges."""
+    rng = np.random.default_rng(13)
+    X = rng.uniform(size=(60_000, 2))
+    y = 2.0 * (X[:, 0] > 0.4321) + np.sin(3 * X[:, 1]) + rng.normal(size=60_000)
+    binner = Binner().fit(X)
+    constraints = Constraints(jump_cost=1.0)
+    options = SolverOptions(opened_share=0.01)
+    objective = make_objective(binner.transform(X), y, X=X, options=options)
+    refined, better = refine_cuts(binner, solve(objective=objective, constraints=constraints), constraints)
+    moved = [np.flatnonzero(a != b) for a, b in zip(refined.edges_, binner.edges_, strict=True)]
+    assert len(moved[0]) == 1
+    assert len(moved[1]) == 0
+    assert abs(refined.edges_[0][moved[0][0]] - 0.4321) < 2e-4
+    assert len(np.unique(better.labels[: binner.offsets_[1]])) == 2

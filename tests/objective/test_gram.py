@@ -159,11 +159,7 @@ def test_sums_refuse_what_needs_rows():
     point = sums.point(sums.zero_tables(), np.zeros(0, dtype=np.int64))
     with pytest.raises(ValueError, match="bags draw rows, which a cross-tabulation does not have"):
         sums.bags(1, 0.6, None)
-    for asked, arguments in {
-        "better_edges": (point, {}, None),
-        "rebin": ({},),
-        "line_gradient": (point, None),
-    }.items():
+    for asked, arguments in {"better_jumps": (point, {}), "rebin": ({},), "line_gradient": (point, None)}.items():
         with pytest.raises(ValueError, match=f"{asked} needs values within bins"):
             getattr(sums, asked)(*arguments)
 

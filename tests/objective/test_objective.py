@@ -185,3 +185,35 @@ def test_hessian_is_the_derivative_of_the_gradient(loss):
     found = objective.hessian_times(point, objective.curvature(point), features)(direction)
     tolerance = 0.02 if loss in ("huber", "quantile") else 1e-6  # rows may cross a kink of the residual
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+def bag_of(codes, y, weight=None, whole_rows=False):
+    """(n, weights of the rows, shares that are out) of a bag of 0.6 of the rows."""
+    design = rbr.BinnedMatrix(np.array([codes]), [0, 4])
+    bags = rbr.make_objective(design, np.array(y, dtype=float), sample_weight=weight).bags(1, 0.6, 0, whole_rows)
+    inside = bags.draw()
+    return inside.n_total, np.concatenate([b.v for b in inside._blocks]) * inside.n_total, bags._share_out
+
+
+def test_a_bag_thins_equal_rows_and_heavy_rows_alike():
+    n_total, weights, out = bag_of([0] * 50 + [1] * 50, [0.0] * 50 + [1.0] * 50)
+    assert n_total == 60
+    assert len(weights) == 2  # one row for all its copies
+    assert (weights < 50).all()
+    np.testing.assert_allclose(50 * (1 - out[[0, 50]]), weights)
+    again = bag_of([1, 0], [1.0, 0.0], weight=np.array([50.0, 50.0]))
+    assert again[0] == n_total
+    np.testing.assert_array_equal(again[1], weights)
+    np.testing.assert_allclose(again[2][::-1], out[[0, 50]])
+    # Weights above the number of copies, and below one.
+    assert 0 < bag_of([0, 1], [0.0, 1.0], np.array([1e6, 1e6]))[0] < 2e6
+    assert bag_of([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0], np.full(4, 0.5))[0] in (1.0, 2.0)
+
+
+def test_whole_rows_are_in_a_bag_or_out_of_it():
+    weight = np.arange(1.0, 41.0)
+    n_total, weights, out = bag_of([0, 1] * 20, np.arange(40.0), weight, whole_rows=True)
+    assert set(out.tolist()) == {0.0, 1.0}
+    assert (out == 0).sum() == 24
+    np.testing.assert_allclose(np.sort(weights), weight[out == 0])
+    assert n_total == weight[out == 0].sum()

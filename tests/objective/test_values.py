@@ -21,10 +21,14 @@ def table(seed=0, wild=True):
     return X
 
 
+def binner_of(X):
+    return rbr.Binner(max_bins=6).fit(X)
+
+
 def objectives(loss, seed=0, wild=True):
     """(X, the objective over one block, the one over three)"""
     X = table(seed, wild)
-    binner = rbr.Binner(max_bins=6).fit(X)
+    binner = binner_of(X)
     design = binner.transform(X)
     weight = np.random.default_rng(seed + 1).integers(1, 4, N_ROWS).astype(float)
     one = objective_of(design, make_target(loss, design, seed), loss, sample_weight=weight, X=X)
@@ -114,7 +118,8 @@ def test_rebinned_rows_are_those_of_the_binner_with_these_edges(loss):
     binner = rbr.Binner(max_bins=6, binning=edges).fit(X, block.sample_weight)
     expected = binner.transform(X, block.sample_weight)
     for objective in (one, three):
-        found = objective.rebin({1: edges[1]}).rebin({0: edges[0]})
+        before = binner_of(X).edges_
+        found = objective.rebin({1: (before[1], edges[1])}).rebin({0: (before[0], edges[0])})
         np.testing.assert_array_equal(np.concatenate([b.design.codes for b in found._blocks], axis=1), expected.codes)
         np.testing.assert_allclose(found.tables.weights, expected.weights, atol=1e-14)
         ordered = np.ones(expected.n_coef, dtype=bool)
@@ -126,13 +131,13 @@ def test_rebinned_rows_are_those_of_the_binner_with_these_edges(loss):
     assert not np.array_equal(block_of(one).design.codes, expected.codes)
 
 
-@pytest.mark.parametrize("asked", ["better_edges", "rebin", "bin_moments", "distances"])
+@pytest.mark.parametrize("asked", ["better_jumps", "rebin", "bin_moments", "distances"])
 def test_without_values_the_error_says_what_is_missing(asked):
     X, one, _ = objectives("squared_error")
     block = block_of(one)
     objective = objective_of(block.design, block.y)
     assert one.has_values and not objective.has_values
     point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
-    arguments = {"better_edges": (point, {}, None), "rebin": ({},), "bin_moments": ([0],), "distances": ([0], None)}
+    arguments = {"better_jumps": (point, {}), "rebin": ({},), "bin_moments": ([0],), "distances": ([0], None)}
     with pytest.raises(ValueError, match=f"{asked} needs the values of the columns: make the objective with X"):
         getattr(objective, asked)(*arguments[asked])
