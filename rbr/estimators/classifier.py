@@ -55,7 +55,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         exclude=None,
         always_include=None,
         alpha=1e-4,
-        prior_rows=5.0,
+        prior_rows=10.0,
         n_bags="auto",
         class_weight=None,
         solver="auto",

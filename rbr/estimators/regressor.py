@@ -48,7 +48,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         exclude=None,
         always_include=None,
         alpha=0.0,
-        prior_rows=5.0,
+        prior_rows=10.0,
         n_bags="auto",
         solver="auto",
         step_size="auto",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rbr.solvers.solution import Solution
 
 # A refit stops when a step promises less than this part of a unit of log-likelihood.
-ENOUGH = 1e-3
+ENOUGH = 0.05
 MAX_STEPS = 30
 MAX_HALVINGS = 6
 # If all pieces have more than this many times the prior's rows, shrinking them changes nothing that matters.
@@ -133,10 +133,10 @@ class _Pieces:
     def prior(self, precision: float) -> np.ndarray:
         """The matrix of precision times the squared distance of every piece's value from the table's mean.
 
-        A slope counts as the value at one spread from the anchor does. The mean itself, which is zero, counts too: its
-        direction would have no curvature otherwise.
+        A slope counts as the value at the end of an even piece does, sqrt(3) spreads from the anchor. The mean itself,
+        which is zero, counts too: its direction would have no curvature otherwise.
         """
-        matrix = precision * np.eye(self.n_unknowns)
+        matrix = 3.0 * precision * np.eye(self.n_unknowns)
         for start, stop in zip(self.first[:-1], self.first[1:], strict=True):
             own, share = self.columns[start:stop], self.share[start:stop]
             mean = share / share.sum()
