@@ -115,6 +115,12 @@ def _labels(values: np.ndarray, labels: np.ndarray, slopes: np.ndarray | None, s
         return labels_of_runs([tuple(row) for row in rows.tolist()])
     columns = labels.reshape(len(labels), -1)
     keys = [tuple(row) for row in columns.tolist()]
+    if slopes is not None:  # beside the line of one class, the steps of another are pieces
+        rises = slopes.reshape(rows.shape)
+        keys = [
+            (*key, *row[rise == 0].tolist()) if rise.any() else key
+            for key, row, rise in zip(keys, rows, rises, strict=True)
+        ]
     if spec.is_grouped:
         return labels_of_groups(keys)
     out = labels_of_runs(keys)

@@ -319,13 +319,15 @@ def test_uniform_weights_give_every_bin_the_same_say():
 def test_position_is_where_lines_are_drawn():
     x = np.exp(np.linspace(0, 5, 200))
     fits = {
-        position: regressor(shape="linear", max_segments=1, jump_cost=0, position=position).fit(x[:, None], x)
+        position: regressor(shape="linear", max_segments=1, jump_cost=0, position=position, prior_rows=0).fit(
+            x[:, None], x
+        )
         for position in ("rank", "index", "value")
     }
     assert fits["value"].score(x[:, None], x) > 0.99
     assert fits["rank"].score(x[:, None], x) < 0.9
     log_x = np.log(x)
-    line = {"shape": "linear", "max_segments": 1, "jump_cost": 0}
+    line = {"shape": "linear", "max_segments": 1, "jump_cost": 0, "prior_rows": 0}
     assert regressor(**line, position="rank").fit(x[:, None], log_x).score(x[:, None], log_x) > 0.99
 
 

@@ -194,3 +194,33 @@ def test_a_line_is_not_drawn_out_into_a_gap():
     assert (np.abs(values[1:4] - 3.0) < 0.5).all()
     assert values[4] == pytest.approx(-1.0, abs=0.1)
     assert_allclose(in_sqlite(model, x[:, None]), model.decision_function(x[:, None]), rtol=1e-12, atol=1e-12)
+
+
+def test_the_steps_of_one_class_beside_the_line_of_another():
+    """A line over two bins is two steps; for another class the same bins may lie on a line in x."""
+    rng = np.random.default_rng(4)
+    for _ in range(12):
+        X = rng.normal(size=(150, 2))
+        y = np.argmax(
+            X @ rng.normal(size=(2, 3)) + np.abs(X[:, :1]) * rng.normal(size=3) + rng.gumbel(size=(150, 3)), 1
+        )
+        model = RBRClassifier(n_bags=0, jump_cost=0.1, max_bins=12).fit(X, y)
+        assert_allclose(model.explain(X).sum(axis=1) + model.intercept_, model.decision_function(X), atol=1e-10)
+
+
+@pytest.mark.parametrize("estimator", [RBRRegressor, RBRClassifier])
+def test_onnx_says_what_predict_says_of_lines(estimator):
+    pytest.importorskip("onnx", reason="the graph is made with onnx")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="the graph is run in onnxruntime")
+    X, y = skewed(600)
+    X[::9, 1] = np.nan
+    y = y + np.where(np.isnan(X[:, 1]), 2.0, X[:, 1] ** 2)
+    y = y if estimator is RBRRegressor else np.digitize(y, [1.5, 4.0])  # three classes
+    model = estimator(n_bags=0, jump_cost=0.2).fit(X, y).model_
+    assert any(term.has_slopes for term in model.terms)
+    rows = np.concatenate([X, [[np.inf, -np.inf], [1e9, 50.0], [np.nan, np.nan]]])
+    graph = onnxruntime.InferenceSession(model.to_onnx().SerializeToString(), providers=["CPUExecutionProvider"])
+    inputs = {own.name: rows[:, [int(own.name[1:])]] for own in graph.get_inputs()}
+    (score,) = graph.run(["score"], inputs)
+    expected = model.decision_function(rows).reshape(len(rows), -1)
+    assert_allclose(score, expected, rtol=1e-12, atol=1e-12)
