@@ -40,6 +40,9 @@ def candidate_fits(constraints: Constraints, objective: Objective, alpha: float)
 
     The average decides which features matter, so in all ways but the last, features enter a bag at no cost.
     """
+    # Over ranks a line bends where rows are dense, and one far value does not tilt it; the projection of the average
+    # then draws lines in x.
+    constraints = replace(constraints, position="rank") if constraints.position == "value" else constraints
     bound = constraints.bind_to(objective.tables, objective.n_total)
     shapes = np.array(shape_names(), dtype=object)[bound.shapes]
     flexible = bound.flags("has_lines")
