@@ -148,7 +148,9 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         solution = look_within_bins(solution, is_numeric, functools.partial(solve, **{**start, **arguments}))
         if n_bags:
             bags = {"n_bags": n_bags, "random_state": random_state, "whole_rows": is_resample}
-            solution = self._average(solution, arguments, **bags)
+            average = self._average(solution, arguments, **bags)
+            # An average that its projection has spoiled, as one line in a skewed column can, is no model.
+            solution = average if average.loss <= max(solution.loss, objective.constant_loss) else solution
         return on_objective(solution, objective)
 
     def _finish(self, solution: Solution, binner: Binner, arguments: dict[str, Any]) -> Solution:

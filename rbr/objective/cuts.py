@@ -60,7 +60,7 @@ def _opened(
 
     A step inside a bin is worth up to an eighth of the curvature there times its height squared. Where that is far less
     than a piece costs, only averages gain by a better place: their steps are spread over many small jumps. With many
-    rows only so many of them are sorted, those beside the largest stakes.
+    rows at most that share of them is sorted: those beside the largest stakes.
     """
     stakes, shares = [], objective.tables.shares
     for j, (own, curvatures, f) in tables.items():
@@ -149,6 +149,6 @@ def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, tuple[np.ndarray, n
 
 
 def _share_out(shares: np.ndarray, bins: np.ndarray, weights: np.ndarray) -> None:
-    """Divide what some bins have together of all rows among them anew, by the weights of their rows, in place."""
+    """Divide what some bins have together of all rows among them again, by the weights of their rows, in place."""
     if weights.any():
         shares[bins] = weights[bins] * (shares[bins].sum() / weights[bins].sum())

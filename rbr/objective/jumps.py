@@ -139,7 +139,7 @@ class JumpSearch:
     def move(self) -> bool:
         """Move each jump in turn, from left to right, to its best place between its neighbours; whether any moved.
 
-        The best of so many places must gain the price of a piece, or pieces would shrink to the rows that stand out.
+        The best of many places must gain the price of a piece, or pieces would shrink to the rows that stand out.
         """
         found = False
         for i in range(len(self.places)):

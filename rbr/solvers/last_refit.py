@@ -18,7 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 from rbr.objective.protocol import Accuracy, Groups, Point
 from rbr.shapes import ShapeSpec
 from rbr.shapes.bases import rank_in_run
-from rbr.solvers.lines import at_lines, matter_within_bins
+from rbr.solvers.lines import at_lines, matter_within_bins, put_on_lines
 
 if TYPE_CHECKING:
     from rbr.solvers.solution import Solution
@@ -221,7 +221,12 @@ class _Output:
         slope += self.penalty @ self.unknowns(point.f)
         if self._hessian is None:
             self._hessian = self._hessian_at(point, majorize) + self.penalty
-        move = -cho_solve(cho_factor(self._hessian, lower=True), slope)
+            # Equal columns leave directions without curvature, which a small prior may not lift above rounding.
+            self._hessian[np.diag_indices_from(self._hessian)] *= 1 + 1e-12
+        try:
+            move = -cho_solve(cho_factor(self._hessian, lower=True), slope)
+        except (np.linalg.LinAlgError, ValueError):  # not positive definite by rounding, or not finite
+            return np.zeros_like(slope), 0.0
         return move, -0.5 * float(slope @ move)
 
     def forget_hessian(self) -> None:
@@ -319,4 +324,6 @@ class _Refit:
         point, lines = state.point, self.solution.lines
         if lines is None:
             return replace(self.solution, f=point.f, intercept=point.intercept, loss=point.loss, point=point)
-        return at_lines(self.solution, replace(lines, slopes=state.slopes), point.f)
+        f, lines = point.f.copy(), replace(lines, slopes=state.slopes)
+        put_on_lines(f, self.solution, lines)
+        return at_lines(self.solution, lines, f)

@@ -51,7 +51,7 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
     tables = [
         j
         for j in solution.support.tolist()
-        if bound.position == "value" and is_numeric[j] and (_ordered(bound, labels, j) % 2 == 1).any()
+        if bound.position == "value" and is_numeric[j] and bound.spec(j).has_lines and _on_lines(bound, labels, j).any()
     ]
     if not tables:
         return solution
@@ -71,7 +71,34 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
         table = slice(bound.offsets[j], bound.offsets[j + 1])
         f[table] -= bound.weights[table] @ f[table]
     rises = (slopes.reshape(len(slopes), -1).T * spreads) ** 2
-    return at_lines(solution, Lines(slopes, moved, spreads, bounds, float((rises @ objective.tables.shares).sum())), f)
+    lines = Lines(slopes, moved, spreads, bounds, float((rises @ objective.tables.shares).sum()))
+    drawn = at_lines(solution, lines, f)
+    return drawn if drawn.loss <= solution.loss + _slack(solution) else _harmless(solution, lines, f)
+
+
+def _slack(solution: Solution) -> float:
+    """How far lines may raise the loss over that of the bins: a hundredth of the noise, or of what is explained."""
+    problem, objective = solution.problem, solution.problem.objective
+    of_noise = problem.options.least_gain_within_bins * problem.scale * objective.n_total
+    return max(of_noise, 0.01 * (objective.constant_loss - solution.loss))
+
+
+def _harmless(solution: Solution, lines: Lines, drawn: np.ndarray) -> Solution:
+    """The solution with those lines only that do not raise the loss, table by table; the others stay staircases.
+
+    With a log link the line through the mean of a tail bin may be far too steep for the largest values in it.
+    """
+    tables, slack, kept = solution.problem.objective.tables, _slack(solution), solution
+    for j in lines.tables.tolist():
+        bins = slice(tables.offsets[j], tables.offsets[j + 1])
+        before = kept.lines or replace(lines, slopes=np.zeros_like(lines.slopes), bounds={}, variance=0.0)
+        slopes, f = before.slopes.copy(), kept.f.copy()
+        slopes[bins], f[bins] = lines.slopes[bins], drawn[bins]
+        bounds = {**before.bounds, j: lines.bounds[j]}
+        trial = at_lines(kept, replace(lines, slopes=slopes, bounds=bounds), f)
+        if trial.loss <= kept.loss + slack:
+            kept = trial
+    return kept
 
 
 def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Callable[..., Solution]) -> Solution:
@@ -85,7 +112,7 @@ def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Ca
     if not objective.has_values or solution.status == "callback":
         return solution
     drawn = draw_lines(solution, is_numeric)
-    if drawn.lines is None or not gain_within_bins(solution, drawn.lines):
+    if drawn.lines is None or drawn.loss >= solution.loss or not gain_within_bins(solution, drawn.lines):
         return solution
     distances = objective.distances(drawn.lines.tables, drawn.lines.positions)
     again = solve_again(objective=objective.on_lines(drawn.lines.slopes, distances), warm_start=drawn.f)
@@ -120,6 +147,12 @@ def _ordered(bound: Any, by_bin: np.ndarray, j: int) -> np.ndarray:
     return by_bin[bound.offsets[j] : bound.offsets[j] + bound.n_ordered[j]]
 
 
+def _on_lines(bound: Any, labels: np.ndarray, j: int) -> np.ndarray:
+    """Which ordered bins of a table belong to a line, by output."""
+    own = _ordered(bound, labels, j)
+    return (own >= 0) & (own % 2 == 1)
+
+
 def _live(bound: Any, j: int) -> np.ndarray:
     return _ordered(bound, bound.weights, j) > 0
 
@@ -127,7 +160,7 @@ def _live(bound: Any, j: int) -> np.ndarray:
 def _draw(f, slopes, positions, moved, labels, live) -> None:
     """Write the slopes of a table's lines, and the values at the moved positions; arrays by ordered bin and output."""
     for c in range(f.shape[1]):
-        for piece in np.unique(labels[labels[:, c] % 2 == 1, c]):
+        for piece in np.unique(labels[(labels[:, c] >= 0) & (labels[:, c] % 2 == 1), c]):
             bins = np.flatnonzero(labels[:, c] == piece)
             with_rows = bins[live[bins]]
             if len(with_rows) < 3:
@@ -137,6 +170,20 @@ def _draw(f, slopes, positions, moved, labels, live) -> None:
             if run > 0 and np.isfinite(rise / run):
                 slopes[bins, c] = rise / run
                 f[bins, c] = f[ends[0], c] + rise / run * (moved[bins] - positions[ends[0]])
+
+
+def put_on_lines(f: np.ndarray, solution: Solution, lines: Lines) -> None:
+    """Move the values of each line's bins onto it, from which refits leave them a few roundings away."""
+    tables = solution.problem.objective.tables
+    columns, slopes, labels = (a.reshape(len(a), -1) for a in (f, lines.slopes, solution.labels))
+    for j in lines.tables:
+        bins = np.arange(tables.offsets[j], tables.offsets[j + 1])
+        for c in range(columns.shape[1]):
+            for piece in np.unique(labels[bins[slopes[bins, c] != 0], c]):
+                own = bins[labels[bins, c] == piece]
+                weights = tables.shares[own] + 1e-300
+                x, value = (np.average(a[own], weights=weights) for a in (lines.positions, columns[:, c]))
+                columns[own, c] = value + slopes[own[0], c] * (lines.positions[own] - x)
 
 
 def at_lines(solution: Solution, lines: Lines, f: np.ndarray, distances: Any = None) -> Solution:

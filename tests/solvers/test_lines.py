@@ -92,7 +92,7 @@ def test_the_unit_and_the_origin_of_a_column_do_not_matter(scale, shift):
 @pytest.mark.parametrize("loss", ["squared_error", "poisson", "huber"])
 def test_the_last_refit_lowers_the_loss_of_lines(loss):
     X, y = skewed()
-    y = np.random.default_rng(1).poisson(np.exp(0.3 * np.log1p(X[:, 0]))).astype(float) if loss == "poisson" else y
+    y = np.random.default_rng(1).poisson(np.exp(0.1 * X[:, 0])).astype(float) if loss == "poisson" else y
     binner = rbr.Binner(max_bins=8).fit(X)  # wide bins: within them the line matters
     objective = rbr.make_objective(binner.transform(X), y, loss=loss, X=X)
     constraints = rbr.Constraints(shape="linear", max_segments=2, max_features=1, position="value")
@@ -224,3 +224,41 @@ def test_onnx_says_what_predict_says_of_lines(estimator):
     (score,) = graph.run(["score"], inputs)
     expected = model.decision_function(rows).reshape(len(rows), -1)
     assert_allclose(score, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_segments": 1}, {"max_segments": 1, "n_bags": 0}])
+@pytest.mark.parametrize(("seed", "skew"), [(3, 3), (1, 1), (4, 2)])
+def test_a_line_never_spoils_what_bins_have_found(seed, skew, options):
+    """With a log link, a line through the mean of a tail bin may explode at the largest values in it."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(1000, 2))
+    X = np.column_stack([np.exp(skew * x[:, 0]), x[:, 1]])
+    y = rng.poisson(np.exp(x[:, 0] + (x[:, 1] > 0.3))).astype(float)
+    model = RBRRegressor(loss="poisson", **options).fit(X, y).model_
+    constant = rbr.losses.get_loss("poisson").values(y, np.full(len(y), np.log(y.mean()))).mean()
+    assert model.training_loss < constant - 0.2
+    assert model.predict(X).max() < 3 * y.max()
+
+
+def test_a_table_of_frequencies_has_no_lines():
+    X = np.random.default_rng(0).normal(size=(300, 1))
+    options = {"shape": "frequency", "weights": "uniform", "max_bins": 16, "n_bags": 0}
+    model = RBRRegressor(**options).fit(X, np.sin(3 * X[:, 0])).model_
+    assert model.n_pieces > 4 and not model.terms[0].has_slopes
+
+
+def test_a_huge_prior_leaves_next_to_nothing():
+    X, y = skewed(300)
+    model = RBRRegressor(**SINGLE, prior_rows=1e9).fit(X, y).model_
+    assert np.abs(model.explain(X)).max() < 1e-3
+
+
+@pytest.mark.parametrize("weight", [1e8, 1e14])
+@pytest.mark.parametrize("prior_rows", [0, 10])
+def test_equal_columns_with_huge_weights(weight, prior_rows):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    y = np.where(x > 0, 3.0, 0.0) + x + 0.3 * rng.normal(size=200)
+    model = RBRRegressor(n_bags=0, prior_rows=prior_rows, always_include=[0, 1, 2])
+    X = np.column_stack([x, x, 2 * x])
+    assert model.fit(X, y, sample_weight=np.full(200, weight)).score(X, y) > 0.9
