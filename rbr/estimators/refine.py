@@ -184,8 +184,10 @@ def _try(
     target = state.value - problem.options.descent * abs(state.value)
     # With many rows the constants that the parabolas give are as good as a refit, which would cost passes.
     if not keeps_levels and not (objective.has_many_rows and value < target):
-        until = {"step": problem.natural_step, "tol": 0.1 * tol, "enough": problem.least_gain(state.value)}
-        n_newton, before = problem.options.newton_to_finish, point
+        # The last digits are not needed: an estimator's fit ends with a refit of its own.
+        enough = max(problem.least_gain(state.value), 0.1 * problem.scale)
+        until = {"step": problem.natural_step, "tol": 0.1 * tol, "enough": enough}
+        n_newton, before = problem.options.newton_per_move, point
         point, labels, value = problem.refitted(lambda: before, support, labels, n_newton=n_newton, **until)
     if value >= target:
         return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rbr.solvers.solution import Solution
 
 # A refit stops when a step promises less than this part of a unit of log-likelihood.
-ENOUGH = 0.05
+ENOUGH = 0.2
 MAX_STEPS = 30
 MAX_HALVINGS = 6
 # If all pieces have more than this many times the prior's rows, shrinking them changes nothing that matters.
