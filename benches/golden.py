@@ -114,7 +114,7 @@ def planted_cases():
         max_bins=40, max_features=6, max_segments=8, solver="algorithm1", weights="uniform")  # fmt: skip
     add("ridge, poisson", lambda: planted(3000, 20, "poisson"), "poisson", alpha=0.01)
 
-    def add_untidy(n_rows, loss):
+    def add_mixed_frame(n_rows, loss):
         def run():
             X, y, rows = mixed_frame(n_rows, loss)
             return fit(X, y, loss, rows=rows)
@@ -122,9 +122,9 @@ def planted_cases():
         cases[f"mixed_frame {n_rows} rows, {loss}"] = run
 
     for loss in ("squared_error", "log_loss", "poisson", "huber"):
-        add_untidy(3000, loss)
-    add_untidy(120_000, "log_loss")
-    add_untidy(120_000, "squared_error")
+        add_mixed_frame(3000, loss)
+    add_mixed_frame(120_000, "log_loss")
+    add_mixed_frame(120_000, "squared_error")
 
     def bags(loss):
         X, y = planted(800, 8, loss, n_informative=3)

@@ -180,7 +180,7 @@ def prox_args(stack, tables, price, greedy):
     return args, outs
 
 
-def agree_on_tables(stack, tables, price, greedy):
+def assert_tables_agree(stack, tables, price, greedy):
     """Equal tables; where several are equally good, equal nets.
 
     Bins of weight zero are not compared: two equally good cuts may extend different lines over them. The tests of
@@ -222,7 +222,7 @@ def prox_tables_cases(draw):
     tables = np.array(listed[draw(st.sampled_from([0, 0, 1])) :], dtype=np.int64)
     price, greedy = draw(prices(stack)), draw(st.booleans())
     args, outs = prox_args(stack, tables, price, greedy)
-    return Case(args, outs, len(tables), agree_on_tables(stack, tables, price, greedy))
+    return Case(args, outs, len(tables), assert_tables_agree(stack, tables, price, greedy))
 
 
 @st.composite

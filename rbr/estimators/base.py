@@ -538,6 +538,7 @@ PARAMETERS = """max_features : int or None
         Ridge penalty on the tables. The classifier's small default keeps the scores of pure bins finite and readable.
     prior_rows : float
         A piece of m rows is shrunk by about m / (m + prior_rows) towards the mean of its table, in the last refit.
+        Averages of bags have none.
     n_bags : int or "auto"
         Average the tables of this many fits on subsamples and project the average back into the constraint set; 0 is a
         single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
@@ -548,7 +549,8 @@ PARAMETERS = """max_features : int or None
     weights : {"counts", "uniform"}
         The geometry of the tables: the shares of the bins, or equal weights as in the paper.
     position : {"rank", "index", "value"}
-        The x coordinate of a bin in linear pieces.
+        The axis of lines. "value": the column's own units, so that a line is v + b (x - x0); "rank" and "index": a line
+        is a staircase with a step per bin.
     segmentation : {"exact", "greedy"}
     refine_cuts : bool
         As the last stage of a fit, let jumps between constant pieces lie inside bins, at the place between data values

@@ -228,38 +228,26 @@ def _check_format(content: Any) -> None:
 
 
 def _upgraded(content: dict) -> dict:
-    """The content of a file of an earlier version, converted to this one."""
-    while content["version"] < VERSION:
-        content = _UPGRADES[content["version"]](content)
+    """The content of a file of an earlier version, converted to this one. Only terms have ever changed."""
+    for version in range(content["version"], VERSION):
+        terms = content.get("terms")
+        if isinstance(terms, list):  # anything else is refused where terms are read
+            terms = [_UPGRADES[version](item, f"term {k}") for k, item in enumerate(terms)]
+            content = {**content, "terms": terms}
+        content = {**content, "version": version + 1}
     return content
 
 
-def _from_1_to_2(content: dict) -> dict:
+def _from_1_to_2(item: Any, where: str) -> dict:
     """In version 1 a term had one column, called "feature"."""
-    terms = content.get("terms")
-    if isinstance(terms, list):
-        terms = [_term_from_1_to_2(item, f"term {k}") for k, item in enumerate(terms)]
-        content = {**content, "terms": terms}
-    return {**content, "version": 2}
-
-
-def _term_from_1_to_2(item: Any, where: str) -> dict:
     feature = _Fields(item, where).integer("feature")
     if "columns" in item:
         raise ValueError(f"{where} has the unknown field 'columns'")
     return {"columns": [feature], **{name: value for name, value in item.items() if name != "feature"}}
 
 
-def _from_2_to_3(content: dict) -> dict:
+def _from_2_to_3(item: Any, where: str) -> dict:
     """Up to version 2 lines were staircases, with one step per bin."""
-    terms = content.get("terms")
-    if isinstance(terms, list):
-        terms = [_term_from_2_to_3(item, f"term {k}") for k, item in enumerate(terms)]
-        content = {**content, "terms": terms}
-    return {**content, "version": 3}
-
-
-def _term_from_2_to_3(item: Any, where: str) -> dict:
     values = _Fields(item, where).numbers("values", (1, 2))
     for name in ("slopes", "bounds"):
         if name in item:
@@ -267,7 +255,7 @@ def _term_from_2_to_3(item: Any, where: str) -> dict:
     return {**item, "slopes": np.zeros_like(values).tolist(), "bounds": [["-Infinity", "Infinity"]] * len(values)}
 
 
-# By version: the function that converts its content to the next version.
+# By version: the function that converts a term to the next version.
 _UPGRADES = {1: _from_1_to_2, 2: _from_2_to_3}
 
 

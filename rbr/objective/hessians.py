@@ -1,6 +1,6 @@
 """Hessians over merged bins: exact ones, and rough ones at a small part of the cost.
 
-Rough Hessians are used with many rows, and where lines have so many bins that the Hessian has more cells than there are
+Rough Hessians are used with many rows, and where the bins of lines give the Hessian more cells than there are
 entries to sum into them. A Newton step with one still gains a digit or more, since the gradient and the test of descent
 are always exact. Between tables, the bins of a line are merged into a few groups, and with enough rows only a sample of
 them is used, scaled to the diagonal of all rows; each table's own block is that of all rows and bins.

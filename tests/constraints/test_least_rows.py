@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from brute_force import brute_force, square
-from cases_projections import Stack, agree_on_tables, prox_args
+from cases_projections import Stack, assert_tables_agree, prox_args
 from helpers import assert_same_bits
 
 from rbr import _fast
@@ -152,7 +152,7 @@ def test_large_tables_agree_with_the_reference(kind, shape, price):
         fast, slow = ([out.copy() for out in blank] for _ in range(2))
         _fast.prox_tables(*args, *fast, 0, 1)
         BACKENDS["reference"].prox_tables(*args, *slow, 0, 1)
-        agree_on_tables(stack, np.array([0]), price, greedy)(fast, slow)
+        assert_tables_agree(stack, np.array([0]), price, greedy)(fast, slow)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -174,7 +174,7 @@ def test_random_tables_agree_with_the_reference(seed):
         fast, slow = ([out.copy() for out in blank] for _ in range(2))
         _fast.prox_tables(*args, *fast, 0, 1)
         BACKENDS["reference"].prox_tables(*args, *slow, 0, 1)
-        agree_on_tables(stack, np.array([0]), price, False)(fast, slow)
+        assert_tables_agree(stack, np.array([0]), price, False)(fast, slow)
 
 
 # ---------------------------------------------------------------- what sorting and pooling give up

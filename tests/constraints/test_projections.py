@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from brute_force import brute_force, code_of_levels, groupings, square, stirling
-from cases_projections import Stack, agree_on_tables, prices, prox_args, stacks
+from cases_projections import Stack, assert_tables_agree, prices, prox_args, stacks
 from helpers import assert_close, assert_same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -609,7 +609,7 @@ def test_many_lines_in_a_large_table(kind, shape, price, each_cost_once):
         fast, slow = ([out.copy() for out in blank] for _ in range(2))
         _fast.prox_tables(*args, *fast, 0, 1)
         BACKENDS["reference"].prox_tables(*args, *slow, 0, 1)
-        agree_on_tables(stack, np.array([0]), price, False)(fast, slow)
+        assert_tables_agree(stack, np.array([0]), price, False)(fast, slow)
         if not is_tied:
             np.testing.assert_array_equal(fast[1], slow[1])
         if price <= 1e-6:  # the limit binds
