@@ -106,17 +106,57 @@ class SolverOptions:
     dispersion_settled: float = 0.05
     dispersion_rounds: int = 4
 
+    # Averages over all ways to cut the tables. The prior of an effect is worth this many rows at least and at most.
+    least_prior_rows: float = 0.1
+    most_prior_rows: float = 100.0
+    # The prior share of lines among pieces, and the most jumps that are expected per bin.
+    line_share: float = 0.5
+    # A feature also pays for the two numbers of its prior, which are estimated from it.
+    price_of_prior: float = 1.0
+    most_jumps: float = 0.25
+    least_jumps: float = 1.0
+    # Bins are merged to this many at most, and so that they have this many rows on average.
+    most_averaged_bins: int = 255
+    least_averaged_bins: int = 32
+    rows_per_averaged_bin: float = 20.0
+    # Where a row can lie far out, bins of fewer rows are merged, so that a few of them make no piece.
+    least_rows_with_outliers: float = 10.0
+    # Tables are visited in rounds, until one changes the loss by at most this many units of log-likelihood; those with
+    # log odds below minus the third number only when all are looked at again.
+    averaging_rounds: int = 60
+    settled: float = 0.1
+    least_log_odds: float = 3.0
+    averaging_searches: int = 3
+    # All features, and those with evidence, compete on bags if there are this many rows per feature, and if those left
+    # out could explain this much per row together. Gains are counted in standard errors: one ends the
+    # competition early, the other wins it.
+    rows_per_feature: float = 10.0
+    least_promise: float = 0.001
+    clear_gain: float = 2.0
+    likely_gain: float = 1.5
+    # The projected average has this many times the jumps that its tables have on average.
+    jumps_kept: float = 3.0
+    # A single step or line may lose this many units of log-likelihood against the average.
+    lost_when_simple: float = 3.0
+    # A piece of the projected average must be worth this part of the jump cost of a fit.
+    projection_price: float = 0.005
+    bag_settled: float = 1.0
+
     # Bags. Share of the rows in a bag: what a bootstrap sample holds of distinct rows on average.
     bag_share: float = 0.632
     # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.
-    projection_price: float = 0.1
-    # Ridge of a bag, at least: few rows in a bin say little of its level.
+    bag_projection_price: float = 0.05
+    # Inside the bags, half the price of chance: averaging removes the noise that it buys.
+    bag_jump_cost: float = 0.5
+    # The ridge of a bag, at least: few rows in a bin say little of its level. It is worth a number of rows, so that it
+    # fades as they grow, but not more than a part of the loss.
+    bag_ridge: float = 10.0
     bag_alpha: float = 0.01
     # Fits that are only averaged need few digits.
     bag_tol: float = 1e-3
     bag_iterations: int = 30
     # Out-of-bag losses after this many bags tell the ways to fit apart well enough to go on with this many of them.
-    bags_for_all_ways: int = 4
+    bags_for_all_ways: int = 3
     ways_kept: int = 2
 
     # Jumps inside bins. A refit changes the best places a little; a second round costs as much and changes no share of

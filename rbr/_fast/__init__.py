@@ -4,6 +4,7 @@ They validate nothing, hold no lock and use no Python objects in loops; their ca
 allocate. Each kernel works on a range of features or rows.
 """
 
+from rbr._fast._averages import average_tables
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
 from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
 from rbr._fast._losses import log_loss_sums, loss_of_rows, squared_distances
@@ -11,6 +12,7 @@ from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
 
 __all__ = [
+    "average_tables",
     "bin_counts",
     "center_tables",
     "cross_counts",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from rbr._checks import check_vector
 from rbr._ragged import bins_of
 from rbr.constraints.search import FIRST_READ, Prox, Reader, Search, Unread, largest_positive
-from rbr.shapes import ShapeSpec, flags, level_codes, spec_at
+from rbr.shapes import ShapeSpec, flags, level_codes, shape_names, spec_at
 
 DEFAULT_MAX_SEGMENTS = 32
 
@@ -106,6 +106,20 @@ class BoundConstraints:
         limits = np.full_like(self.limits, DEFAULT_MAX_SEGMENTS)
         without = replace(self, max_features=None, limits=limits, least_shares=np.zeros_like(self.least_shares))
         return without.with_jump_cost(jump_cost)
+
+    def as_steps(self, tables: np.ndarray) -> BoundConstraints:
+        """The same with some tables limited to two constant pieces, or to fewer."""
+        shapes, limits = self.shapes.copy(), self.limits.copy()
+        keeps_shape = self.flags("monotone")[tables] != 0
+        shapes[tables] = np.where(keeps_shape, shapes[tables], shape_names().index("constant"))
+        limits[tables] = np.minimum(limits[tables], 2)
+        return replace(self, shapes=shapes, limits=limits)
+
+    def as_lines(self, tables: np.ndarray) -> BoundConstraints:
+        """The same with some tables limited to one piece, where they may have lines."""
+        limits = self.limits.copy()
+        limits[tables] = np.where(self.flags("has_lines")[tables], 1, limits[tables])
+        return replace(self, limits=limits)
 
     def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
         """The free parameters of the used tables: pieces, slopes and missing bins, less one per table for its mean."""

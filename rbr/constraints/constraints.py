@@ -15,7 +15,7 @@ from rbr.constraints.positions import POSITIONS, bin_positions
 from rbr.shapes import shape_names
 
 # The default kappa of the estimators and of `solve`; benches/defaults.py compares it with others.
-DEFAULT_JUMP_COST = 0.5
+DEFAULT_JUMP_COST = 1.0
 
 SEGMENTATIONS = ("exact", "greedy")
 

@@ -4,7 +4,8 @@ With few rows, noise decides where the jumps are and which of several related fe
 differently, and their average is closer to the truth than any of them. How strict those fits should be depends on the
 table (lines for all features, or few features with many pieces), so a few ways to fit are tried, and those with the
 least loss on the rows left out of the bags are averaged. The projection then turns the average into a model that keeps
-the user's limits.
+the user's limits, of columns that the fit on all rows uses. The default needs no bags: it averages over all ways to cut
+the tables (`rbr.solvers.averages`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rbr.constraints import Constraints
 from rbr.objective.protocol import Objective
 from rbr.shapes import shape_names
 from rbr.solvers import Solution, solve
-from rbr.solvers.options import Ending
+from rbr.solvers.averages import projected
 from rbr.solvers.solution import Recorder
 from rbr.solvers.start import start_at
 
@@ -51,7 +52,10 @@ def candidate_fits(constraints: Constraints, objective: Objective, alpha: float)
     few_lines = np.where(flexible, np.minimum(bound.limits, 2), bound.limits)
     allowed = tuple(j for j in range(bound.n_features) if j not in constraints.exclude)
     free_features = replace(constraints, always_include=allowed)
-    ridge = max(alpha, objective.options.bag_alpha)
+    ridge = max(alpha, min(objective.options.bag_alpha, objective.options.bag_ridge / objective.n_total))
+    free_features, constraints = (
+        replace(c, jump_cost=objective.options.bag_jump_cost) for c in (free_features, constraints)
+    )
     return [
         BagFit("lines", replace(free_features, shape=lines, max_segments=one_line, jump_cost=0.0), ridge),
         BagFit("bent lines", replace(free_features, shape=lines, max_segments=few_lines, jump_cost=0.5), ridge),
@@ -76,8 +80,10 @@ def bag_average(
     that the constraints and the ridge of each way replace theirs. `whole_rows` as in `Objective.bags`.
     """
     options, n_total = solution.problem.options, solution.problem.objective.n_total
+    # Only columns that have paid their price on all rows: out of bag, too, the best of many columns of noise gains.
+    unused = tuple(j for j in range(len(solution.problem.constraints.offsets) - 1) if j not in set(solution.support))
     # A bag has fewer rows than the table: a least number of rows becomes a least share.
-    ways = [replace(way, constraints=way.constraints.of_shares(n_total)) for way in ways]
+    ways = [replace(way, constraints=_without(way.constraints.of_shares(n_total), unused)) for way in ways]
     bags = solution.problem.objective.bags(len(ways), options.bag_share, random_state, whole_rows)
     totals = [np.zeros_like(solution.f) for _ in ways]
     racing = list(range(len(ways)))
@@ -97,28 +103,21 @@ def bag_average(
         mixtures: list[tuple[int, ...]] = [*((w,) for w in racing), *combinations(racing, 2)]
         best = min(mixtures, key=bags.loss_of)
     total: Any = sum(totals[w] for w in best)
-    return _project(solution, total / (len(best) * n_bags))
+    return _projected(solution, total / (len(best) * n_bags))
 
 
-def _project(solution: Solution, average: np.ndarray) -> Solution:
-    """The nearest tables to the average that keep the limits, with a small price on features and pieces.
+def _without(constraints: Constraints, features: tuple[int, ...]) -> Constraints:
+    """The constraints with more features excluded."""
+    included = tuple(j for j in constraints.always_include if j not in set(features))
+    return replace(constraints, exclude=tuple(sorted({*constraints.exclude, *features})), always_include=included)
 
-    The history has two rows, the constant model and the projected average. `converged` is False, because an average
-    is a fixed point only by chance.
-    """
-    problem = solution.problem
-    found = problem.constraints.prox(
-        average, 1.0, problem.options.projection_price * problem.scale, n_threads=problem.n_threads
-    )
-    step, recorder = problem.natural_step, Recorder(problem)
+
+def _projected(solution: Solution, average: np.ndarray) -> Solution:
+    """The projected average; the history has two rows, the constant model and the average."""
+    problem, recorder = solution.problem, Recorder(solution.problem)
     constant, no_pieces = start_at(problem, None)
-    recorder.record(constant, no_pieces, step, np.inf, 0)
-    point = problem.objective.point(found.f, found.support, solution.intercept)
-    gradient = problem.screen.look_at(point)
-    _, residual = problem.step_from(gradient, step)
-    recorder.record(point, found.labels, step, residual, gradient.n_read)
-    ending = Ending(point, found.labels, step, residual, False, "average")
-    return Solution.of(problem, ending, recorder.history, solution.dispersion)
+    recorder.record(constant, no_pieces, problem.natural_step, np.inf, 0)
+    return projected(problem, average, solution.point, recorder, problem.options.bag_projection_price)
 
 
 def solve_quietly(objective: Objective, **arguments) -> Solution:

@@ -30,6 +30,7 @@ from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Objective, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
+from rbr.solvers.averages import average_over_pieces, can_average
 from rbr.solvers.last_refit import last_refit
 from rbr.solvers.lines import draw_lines, look_within_bins, on_objective
 
@@ -43,11 +44,6 @@ except ImportError:  # pragma: no cover - older scikit-learn
     def with_callbacks(fit):
         return fit
 
-
-# n_bags="auto": DEFAULT_BAGS with fewer than BAGS_BELOW_ROWS rows, else none (benches/defaults.py). Also none with more
-# than BAGS_UP_TO_COLUMNS_PER_ROW columns per row: bags then cost a hundred times as much as a single fit and find less
-# (benches/wide_bags.py).
-DEFAULT_BAGS, BAGS_BELOW_ROWS, BAGS_UP_TO_COLUMNS_PER_ROW = 12, 5000, 5
 
 MONOTONE_SHAPES = {1: "increasing", -1: "decreasing"}
 
@@ -99,18 +95,19 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             arguments["dispersion"] = dispersion_of_weights(counts, sample_weight)
         context = self._begin_callbacks(X, target)
         rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
-        n_bags = self._n_bags(design.n_rows, design.n_features)
         solution = self._solve(
             make_objective(design, y, X=X, **rows),
             arguments,
             is_numeric=~binner.is_categorical_,
-            n_bags=n_bags,
             random_state=self._bag_random_state(),
             warm_start=warm,
             callback=self._iteration_callback(context),
         )
         if self.refine_cuts:
-            kept = {"keeps_levels": n_bags > 0, "keep_edges": binner.columns_with_given_edges()}
+            # An average of bags joins jumps at the price of a fit, one over all pieces at the price that it paid.
+            kept = {"keeps_levels": solution.status == "average", "keep_edges": binner.columns_with_given_edges()}
+            if solution.status == "average" and self.n_bags == "auto":
+                kept["price"] = solution.problem.options.projection_price
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
         model = AdditiveModel.from_solution(binner, finished, classes=classes)
@@ -138,20 +135,32 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         arguments: dict[str, Any],
         *,
         is_numeric: np.ndarray,
-        n_bags: int,
         random_state,
         is_resample: bool = False,
         **start,
     ) -> Solution:
-        """The tables of one fit, bags included."""
+        """The tables of one fit: averaged, or single and then perhaps bagged."""
+        if self._averages(objective, arguments["constraints"]):
+            taken = ("constraints", "alpha", "dispersion", "verbose")
+            own: dict[str, Any] = {name: arguments[name] for name in taken if name in arguments}
+            # The refits of a bootstrap do as the fit did: in a resample copies of a row lie in and out of a bag.
+            own["uses_all"] = self._uses_all if is_resample else None
+            own |= {"is_numeric": is_numeric, "random_state": random_state, "callback": start.get("callback")}
+            return on_objective(average_over_pieces(objective, **own), objective)
         solution = solve(objective=objective, **start, **arguments)
         solution = look_within_bins(solution, is_numeric, functools.partial(solve, **{**start, **arguments}))
-        if n_bags:
-            bags = {"n_bags": n_bags, "random_state": random_state, "whole_rows": is_resample}
+        if self.n_bags not in ("auto", 0):
+            bags = {"n_bags": self.n_bags, "random_state": random_state}
             average = self._average(solution, arguments, **bags)
             # An average that its projection has spoiled, as one line in a skewed column can, is no model.
             solution = average if average.loss <= max(solution.loss, objective.constant_loss) else solution
         return on_objective(solution, objective)
+
+    def _averages(self, objective: Objective, constraints: Constraints) -> bool:
+        """Whether the fit is an average over all ways to cut the tables."""
+        is_default = self.n_bags == "auto" and self.jump_cost == "default" and self.solver == "auto"
+        bound = constraints.bind_to(objective.tables, objective.n_total)
+        return is_default and not objective.has_many_rows and can_average(objective, bound)
 
     def _finish(self, solution: Solution, binner: Binner, arguments: dict[str, Any]) -> Solution:
         """The solution with lines in x and, unless it is an average, the last refit."""
@@ -178,6 +187,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         self.loss_path_ = solution.loss_path
         self.dispersion_ = solution.dispersion
         self._solution_tables = (binner, solution.f)
+        self._uses_all = solution.uses_all
 
     # scikit-learn 1.9 passes callbacks to estimators through `_init_callback_context` and `_skl_callbacks`, which have
     # no public counterparts.
@@ -340,12 +350,6 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(f"monotonic_cst of {columns.label(j)} is {sign!r}; it must be -1, 0 or 1")
         return {j: int(sign) for j, sign in signs.items() if sign}
 
-    def _n_bags(self, n_rows: int, n_features: int) -> int:
-        if self.n_bags == "auto":
-            small = n_rows < BAGS_BELOW_ROWS and n_features <= BAGS_UP_TO_COLUMNS_PER_ROW * n_rows
-            return DEFAULT_BAGS if small else 0
-        return self.n_bags
-
     def _weigh_classes(self, sample_weight, y, classes):
         return sample_weight
 
@@ -455,7 +459,6 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         arguments = self._solver_arguments(self._constraints(X, binner, *self._limits()))
         phi = None if self.dispersion_ is None else RESAMPLED_NOISE * self.dispersion_
         arguments |= {"dispersion": phi, "verbose": 0}
-        n_bags = self._n_bags(design.n_rows, design.n_features)
         rng = generator_of(self.random_state if random_state is None else random_state)
         stop = threading.Event()
 
@@ -463,7 +466,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             weight = draw() if by_class is None else draw() * by_class
             rows = {"loss": self.model_.loss, "sample_weight": weight, "offset": offset, "n_jobs": 1}
             # A number, not a generator: what threads draw from a shared generator would depend on their order.
-            options = {"n_bags": n_bags, "random_state": number, "callback": lambda _: stop.is_set()}
+            options = {"random_state": number, "callback": lambda _: stop.is_set()}
             objective = make_objective(design, y, **rows)
             solution = self._solve(
                 objective, arguments, is_numeric=~binner.is_categorical_, is_resample=True, **options
@@ -524,8 +527,8 @@ PARAMETERS = """max_features : int or None
         "constant", "linear", "mixed" (each piece constant or a line, whichever lowers the penalised loss more),
         "increasing", "decreasing", "levels" (categories fused into groups; their default), "frequency" or "free".
     jump_cost : float or "default"
-        kappa, the price of features and pieces. With 0, as in the paper, set max_features too, or all features are
-        used. The default is 0.5; with bags it is chosen by out-of-bag loss.
+        kappa, the price of features and pieces in a single fit. With 0, as in the paper, set max_features too, or all
+        features are used. The default is 1, the price of chance; averages and bags choose their own.
     binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
     categorical_features : "from_dtype", list of names or indices, mask or None
         "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
@@ -540,9 +543,10 @@ PARAMETERS = """max_features : int or None
         A piece of m rows is shrunk by about m / (m + prior_rows) towards the mean of its table, in the last refit.
         Averages of bags have none.
     n_bags : int or "auto"
-        Average the tables of this many fits on subsamples and project the average back into the constraint set; 0 is a
-        single fit. With the default jump cost the strictness of those fits is chosen by their out-of-bag loss.
-        "auto" is 12 below 5,000 rows and 0 from there on; 0 also with more than 5 columns per row.
+        "auto": up to 50,000 rows, and with the default jump cost and solver, the tables are averages over all ways to
+        cut them into pieces, weighted by how well they explain the rows, projected back into the constraint set; else a
+        single fit. 0: a single fit. A number: the average of this many fits on subsamples, projected back; with the
+        default jump cost the strictness of those fits is chosen by their out-of-bag loss.
     solver : {"auto", "algorithm1"}
     step_size, max_iter, tol
         As in `rbr.solve`.

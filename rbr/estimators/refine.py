@@ -43,6 +43,7 @@ def refine_cuts(
     tol: float = 1e-5,
     keeps_levels: bool = False,
     keep_edges: Sequence[int] = (),
+    price: float = 1.0,
 ) -> tuple[Binner, Solution]:
     """Let jumps between constant pieces lie inside bins, where the objective is least.
 
@@ -64,6 +65,8 @@ def refine_cuts(
         Join jumps without moving others and without refits, as averages of several fits need it.
     keep_edges : sequence of int
         Columns whose edges must not move.
+    price : float
+        What a piece is worth when jumps are joined, as a part of its jump cost.
 
     Returns
     -------
@@ -96,7 +99,7 @@ def refine_cuts(
     state = first = _State(solution.problem, solution.point, solution.labels, {}, value)
     tables = [j for j in solution.support.tolist() if _may_move(state, binner, j, keep_edges)]
     for _ in range(solution.problem.options.refinement_rounds):
-        found = _better_jumps(state, binner, tables, keeps_levels)
+        found = _better_jumps(state, binner, tables, keeps_levels, price)
         state, tables = _changed(state, binner, found, constraints, tol, keeps_levels)
         if not tables:
             break
@@ -117,7 +120,9 @@ def _edges(state: _State, binner: Binner, table: int) -> np.ndarray:
     return state.edges.get(table, binner.edges_[column])
 
 
-def _better_jumps(state: _State, binner: Binner, tables: list[int], keeps_levels: bool) -> dict[int, BetterJumps]:
+def _better_jumps(
+    state: _State, binner: Binner, tables: list[int], keeps_levels: bool, price: float
+) -> dict[int, BetterJumps]:
     """Better jumps for each table that has them, the table with the largest promised gain first."""
     problem, bound = state.problem, state.problem.constraints
     unit, _ = bound.prices(1.0, problem.scale)
@@ -127,8 +132,8 @@ def _better_jumps(state: _State, binner: Binner, tables: list[int], keeps_levels
         n_ordered = int(bound.n_ordered[j])
         own, spec = labels[bound.offsets[j] : bound.offsets[j] + n_ordered], bound.spec(j)
         if (own[:-1] != own[1:]).any():
-            price = unit * (spec.code_length(3, 0, n_ordered) - spec.code_length(2, 0, n_ordered))
-            jumps[j] = Jumps(_edges(state, binner, j), own, price, keeps_levels)
+            of_a_piece = unit * (spec.code_length(3, 0, n_ordered) - spec.code_length(2, 0, n_ordered))
+            jumps[j] = Jumps(_edges(state, binner, j), own, price * of_a_piece, keeps_levels)
     found = problem.objective.better_jumps(state.point, jumps)
     # A refit of all tables may double the gain.
     promising = [j for j, better in found.items() if 2 * better.promise >= problem.least_gain(state.value)]

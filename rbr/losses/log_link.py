@@ -99,14 +99,13 @@ class Poisson(_LogLink):
     """
 
     name: ClassVar[str] = "poisson"
-    has_known_dispersion: ClassVar[bool] = True
 
     def _power(self):
         return 1.0
 
     def dispersion_of(self, rows, n, df=1.0):
-        """1: the variance of a count is its mean. For counts that vary more use tweedie with power 1."""
-        return 1.0
+        """At least 1, where the variance of a count is its mean; counts often vary more."""
+        return max(super().dispersion_of(rows, n, df), 1.0)
 
 
 @dataclass(frozen=True)

@@ -103,22 +103,52 @@ class RowBags:
         return bool(self._times_out.any())
 
     def loss_of(self, ways: Sequence[int]) -> float:
-        seen, objective = self._times_out > 0, self._objective
+        y, raw, v = self._left_out(ways)
+        return self._objective.loss.value(y, raw, v / v.sum())
+
+    def gain(self, way: int, other: int) -> tuple[float, float]:
+        losses = []
+        for w in (way, other):
+            y, raw, v = self._left_out((w,))
+            losses.append(self._objective.loss.values(y, raw))
+        difference, v = losses[0] - losses[1], v / v.sum()
+        mean = float(v @ difference)
+        n_seen = self._objective.n_total * float(
+            np.concatenate([b.v for b in self._objective._blocks])[self._seen].sum()
+        )
+        return mean, float(np.sqrt(v @ (difference - mean) ** 2 / max(n_seen, 1.0)))
+
+    @property
+    def _seen(self) -> np.ndarray:
+        return self._times_out > 0
+
+    def _left_out(self, ways: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(y, mean scores, v) of the rows that were left out."""
+        seen, objective = self._seen, self._objective
         total: Any = sum(self._scores[w][seen] for w in ways)
         raw = (total.T / (len(ways) * self._times_out[seen])).T
         if objective._has_offset:
             raw = raw + np.concatenate([block.offset for block in objective._blocks])[seen]
-        v = np.concatenate([block.v for block in objective._blocks])[seen]
-        return objective.loss.value(self._y[seen], raw, v / v.sum())
+        return self._y[seen], raw, np.concatenate([block.v for block in objective._blocks])[seen]
 
 
 def _distinct_rows(objective: RowObjective) -> tuple[np.ndarray, np.ndarray]:
     """(a row of each group of equal rows, the group of each row); the order of the rows does not change the groups'."""
-    tables = []
-    for block in objective._blocks:
-        columns = [block.design.codes.T, block.y[:, None]]
-        if block.offset is not None:
-            columns.append(block.offset.reshape(block.n_rows, -1))
-        tables.append(np.concatenate(columns, axis=1))
-    _, first, group = np.unique(np.concatenate(tables), axis=0, return_index=True, return_inverse=True)
+    keys = [_hash(block.design.codes, block.y, block.offset) for block in objective._blocks]
+    _, first, group = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
     return first, group.ravel()
+
+
+def _hash(codes: np.ndarray, y: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
+    """64 bits of the content of each row: rows that differ share them with a probability of 2^-64."""
+    columns = [*codes, np.ascontiguousarray(y, dtype=np.float64).view(np.uint64)]
+    if offset is not None:
+        columns += list(np.ascontiguousarray(offset.reshape(len(y), -1).T, dtype=np.float64).view(np.uint64))
+    key = np.zeros(len(y), dtype=np.uint64)
+    for column in columns:
+        key ^= column  # then two rounds of mixing (xorshift and multiplication by odd numbers)
+        key *= np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+        key *= np.uint64(0xBF58476D1CE4E5B9)
+        key ^= key >> np.uint64(32)
+    return key

@@ -336,6 +336,9 @@ class GramObjective(BaseObjective):
     def changes(self, point: Point) -> GramChanges:
         return GramChanges(self, point)
 
+    def backfit(self, point: Point) -> NoReturn:
+        self._refuse("backfit keeps the scores of rows")
+
     def bags(self, n_ways: int, share: float, random_state, whole_rows: bool = False) -> NoReturn:
         self._refuse("bags draw rows")
 

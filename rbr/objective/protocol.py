@@ -210,6 +210,16 @@ class TableChanges(Protocol):
         """The rise of the loss without a table, with the intercepts of all outputs refitted."""
 
 
+class Backfit(Protocol):
+    """The rows around a point whose tables change one at a time; the intercept stays."""
+
+    def residual_sums(self, table: int) -> np.ndarray:
+        """Sums of v r over the rows of each bin of a table, at the present scores; a column for each output."""
+
+    def add(self, table: int, change: np.ndarray) -> None:
+        """Add a number for each bin of a table to the scores."""
+
+
 class Bags(Protocol):
     """Subsamples of the rows, and the out-of-bag losses of fits on them."""
 
@@ -222,6 +232,9 @@ class Bags(Protocol):
     @property
     def has_left_out(self) -> bool:
         """Whether any bag has left a row out."""
+
+    def gain(self, way: int, other: int) -> tuple[float, float]:
+        """How far the mean loss of the rows left out falls from one way to another, and its standard error."""
 
     def loss_of(self, ways: Sequence[int]) -> float:
         """Mean loss of the rows that were left out, at their mean scores over bags and ways."""
@@ -348,6 +361,9 @@ class Objective(Protocol):
 
     def changes(self, point: Point) -> TableChanges:
         """How the loss changes when one table at a time changes."""
+
+    def backfit(self, point: Point) -> Backfit:
+        """The rows around a point, for changes of one table after another."""
 
     def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False) -> Bags:
         """Subsamples with a share of the rows, each fitted in up to `n_ways` ways.

@@ -437,6 +437,11 @@ class RowObjective(BaseObjective):
 
         return RowChanges(self, point)
 
+    def backfit(self, point: Point):
+        from rbr.objective.backfit import RowBackfit
+
+        return RowBackfit(self, point)
+
     def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False):
         from rbr.objective.bags import RowBags
 

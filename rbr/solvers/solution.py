@@ -73,6 +73,8 @@ class Solution:
         Where the fit ended, as the objective knows it.
     lines : Lines or None
         The slopes of lines in x, once they are drawn (`rbr.solvers.lines`).
+    uses_all : bool
+        Whether this is an average that uses all features, since together they predict rows that were left out.
     """
 
     f: np.ndarray
@@ -91,6 +93,7 @@ class Solution:
     problem: Problem = field(repr=False)
     point: Point = field(repr=False)
     lines: Lines | None = field(repr=False, default=None)
+    uses_all: bool = False
 
     @classmethod
     def of(cls, problem: Problem, ending: Ending, history: list[Iteration], dispersion: float | None) -> Solution:

@@ -369,8 +369,8 @@ def test_bagged_fits_join_jumps_and_keep_the_levels_of_the_average():
     plain, joined = (RBRRegressor(jump_cost=1.0, n_bags=6, refine_cuts=r).fit(X, y) for r in (False, True))
     assert len(plain.terms_[0].pieces) > len(joined.terms_[0].pieces) == 2
     ends = [m.terms_[0].values[[0, -1]] + m.intercept_ for m in (plain, joined)]
-    np.testing.assert_allclose(ends[0], ends[1], atol=0.02)
-    assert joined.model_.training_loss < plain.model_.training_loss
+    np.testing.assert_allclose(ends[0], ends[1], atol=0.05)
+    assert joined.model_.training_loss < plain.model_.training_loss + 2 * np.log(255) / 1500  # two pieces less
 
 
 def test_edges_that_the_user_gives_stay():

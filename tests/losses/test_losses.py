@@ -576,7 +576,7 @@ def test_a_useless_parameter_lowers_the_loss_by_half_the_dispersion_over_n(loss)
 
 
 def test_dispersion_is_one_for_a_known_variance_and_pearson_for_the_log_link():
-    for name in ("log_loss", "multinomial", "poisson"):
+    for name in ("log_loss", "multinomial"):
         loss = get_loss(name)
         assert loss.dispersion(targets(loss, 50), scores(loss, 50), weights(50), 50, 4) == 1.0
     for power in (1, 1.5, 2):
@@ -584,6 +584,10 @@ def test_dispersion_is_one_for_a_known_variance_and_pearson_for_the_log_link():
         y, z, v = targets(loss, 50), scores(loss, 50), weights(50)
         pearson = v @ ((y - np.exp(z)) ** 2 / np.exp(z) ** power)
         assert loss.dispersion(y, z, v, 50, df=5) == pytest.approx(pearson * 50 / 45, rel=1e-12)
+    # Counts vary as much as their mean, or more.
+    poisson, y, z, v = get_loss("poisson"), np.array([0.0, 9.0]), np.log([4.0, 5.0]), np.full(2, 0.5)
+    assert poisson.dispersion(y, z, v, 2, df=0) == pytest.approx((16 / 4 + 16 / 5) / 2)
+    assert poisson.dispersion(np.array([4.0, 5.0]), z, v, 2, df=0) == 1.0
     y, z, v = targets(get_loss("huber"), 50), scores(get_loss("huber"), 50), weights(50)
     assert get_loss("squared").dispersion(y, z, v, 50, df=0) == pytest.approx(v @ (y - z) ** 2)
     assert get_loss("huber", delta=1e6).dispersion(y, z, v, 50, 2) == get_loss("squared").dispersion(y, z, v, 50, 2)

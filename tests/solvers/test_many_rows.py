@@ -72,7 +72,7 @@ def test_the_objective_ends_no_higher_and_at_a_fixed_point(loss, jump_cost):
 def test_the_fit_begins_on_a_sample_whose_work_is_counted():
     design = design_of()
     y = make_target("log_loss", design, strength=2.0)
-    few, found = few_and_many(design, y, loss="log_loss")
+    few, found = few_and_many(design, y, loss="log_loss", constraints=Constraints(jump_cost=0.5))
     assert len(few.history[0].support) == 0 < len(found.history[0].support)
     # A look-up of the used columns, a gradient of all columns, and the work on one row in sixteen.
     of_all_rows = (len(found.history[0].support) + 12) / 12

@@ -1,0 +1,156 @@
+"""The kernel of averages over all ways to cut a table into pieces."""
+
+from libc.math cimport INFINITY, log, log1p
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+
+cdef extern from "averages.h":
+    void explained(
+        const double *w, const double *sum, const double *kw, const double *ks, const double *kkw, const double *before,
+        long e, double prior, double *constant, double *line, double *constant_factor, double *line_factor
+    ) noexcept nogil
+    void exponentials(
+        const double *exponent, const double *factor, double scale, double most, long n, double *out
+    ) noexcept nogil
+
+# Lines have at least this many bins.
+cdef enum:
+    LEAST_LINE = 3
+
+# A piece that is less likely than this adds nothing to the average.
+cdef double NEVER = 1e-17
+
+
+def average_tables(
+    const int64_t[::1] offsets,      # IN  (n_tables + 1,)
+    const double[::1] sums,          # IN  (offsets[-1],): of weight times value, by bin
+    const double[::1] weights,       # IN  (offsets[-1],): precisions of the values, positive
+    const double[::1] priors,        # IN  (n_tables,): the precision of the prior of a piece's value, positive
+    const double[::1] jump_odds,     # IN  (n_tables,): the prior odds of a jump between two bins, positive
+    const double[::1] line_shares,   # IN  (n_tables,): the prior share of lines among pieces of three bins or more
+    double[::1] out,                 # OUT (offsets[-1],), the tables first <= t < last
+    double[::1] evidence_out,        # OUT (n_tables,)
+    double[::1] pieces_out,          # OUT (n_tables,)
+    double[::1] priors_out,          # OUT (n_tables,)
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """The mean of each table over all ways to cut it into pieces, its log evidence, the mean number of pieces, and the
+    prior that the values and slopes of the pieces suggest (a step of the EM algorithm)."""
+    cdef Py_ssize_t t, largest = 0
+    cdef double *scratch
+    for t in range(first, last):
+        largest = max(largest, offsets[t + 1] - offsets[t])
+    with nogil:
+        scratch = <double *> malloc((2 * largest * largest + 14 * (largest + 1)) * sizeof(double))
+        if scratch == NULL:
+            with gil:
+                raise MemoryError
+        for t in range(first, last):
+            if offsets[t] < offsets[t + 1]:
+                _average(
+                    &sums[offsets[t]], &weights[offsets[t]], offsets[t + 1] - offsets[t], priors[t], jump_odds[t],
+                    line_shares[t], &out[offsets[t]], &evidence_out[t], &pieces_out[t], &priors_out[t], scratch
+                )
+            else:
+                evidence_out[t] = pieces_out[t] = 0.0
+                priors_out[t] = priors[t]
+        free(scratch)
+
+
+cdef void _average(
+    const double *sums, const double *weights, Py_ssize_t b, double prior, double odds, double line_share,
+    double *out, double *evidence_out, double *pieces_out, double *prior_out, double *scratch,
+) noexcept nogil:
+    cdef:
+        Py_ssize_t n = b + 1, k, s, e, ended, n_lines
+        double *cum_w = scratch
+        double *cum_s = cum_w + n
+        double *cum_kw = cum_s + n
+        double *cum_ks = cum_kw + n
+        double *cum_kkw = cum_ks + n
+        double *log_before = cum_kkw + n      # log evidence of the bins before s, with the price of a jump at s
+        double *totals = log_before + n       # sum of the weights of the pieces that end before e
+        double *is_end = totals + n           # probability that a piece ends before e
+        double *constant = is_end + n         # exponents and factors of the pieces that end before e
+        double *line = constant + n
+        double *constant_factor = line + n
+        double *line_factor = constant_factor + n
+        double *value = line_factor + n       # changes of the mean table from bin to bin: a value and a slope
+        double *slope = value + n
+        double *constants = slope + n         # (b, b): weights of the pieces; row e - 1 has those that end before e
+        double *lines = constants + b * b
+        double most, centre, spread, w, p, p_line, share, v, rise, pieces = 0.0, unknowns = 0.0, squares = 0.0
+    cum_w[0] = cum_s[0] = cum_kw[0] = cum_ks[0] = cum_kkw[0] = 0.0
+    for k in range(b):
+        cum_w[k + 1] = cum_w[k] + weights[k]
+        cum_s[k + 1] = cum_s[k] + sums[k]
+        cum_kw[k + 1] = cum_kw[k] + k * weights[k]
+        cum_ks[k + 1] = cum_ks[k] + k * sums[k]
+        cum_kkw[k + 1] = cum_kkw[k] + <double> k * k * weights[k]
+
+    # Forward: the evidence of the first e bins is a sum over the start of their last piece.
+    log_before[0] = 0.0
+    for e in range(1, n):
+        explained(
+            cum_w, cum_s, cum_kw, cum_ks, cum_kkw, log_before, e, prior, constant, line, constant_factor, line_factor
+        )
+        n_lines = e - LEAST_LINE + 1 if e >= LEAST_LINE and line_share > 0.0 else 0
+        most = -INFINITY
+        for s in range(n_lines):
+            most = max(most, line[s])
+        for s in range(n_lines, e):
+            most = max(most, constant[s])
+        ended = (e - 1) * b
+        exponentials(constant, constant_factor, 1.0 - line_share, most, n_lines, constants + ended)
+        exponentials(constant + n_lines, constant_factor + n_lines, 1.0, most, e - n_lines, constants + ended + n_lines)
+        exponentials(line, line_factor, line_share, most, n_lines, lines + ended)
+        totals[e] = 0.0
+        for s in range(e):
+            totals[e] += constants[ended + s]
+        for s in range(n_lines):
+            totals[e] += lines[ended + s]
+        log_before[e] = most + log(totals[e]) + log(odds)
+    evidence_out[0] = log_before[b] - log(odds) - (b - 1) * log1p(odds)
+
+    # Backward: given that a piece ends before e, its start has the shares of the forward sum.
+    for k in range(n):
+        is_end[k] = value[k] = slope[k] = 0.0
+    is_end[b] = 1.0
+    for e in range(b, 0, -1):
+        if is_end[e] < NEVER:
+            continue
+        n_lines = e - LEAST_LINE + 1 if e >= LEAST_LINE and line_share > 0.0 else 0
+        ended = (e - 1) * b
+        share = is_end[e] / totals[e]
+        for s in range(e):
+            p = share * constants[ended + s]
+            p_line = share * lines[ended + s] if s < n_lines else 0.0
+            if p + p_line < NEVER:
+                continue
+            w = cum_w[e] - cum_w[s]
+            v = (cum_s[e] - cum_s[s]) / (w + prior)
+            unknowns += p + 2.0 * p_line
+            squares += (p + p_line) * (v * v + 1.0 / (w + prior))
+            v *= p + p_line
+            if p_line > 0.0:
+                centre = (cum_kw[e] - cum_kw[s]) / w
+                spread = (cum_kkw[e] - cum_kkw[s]) - centre * (cum_kw[e] - cum_kw[s])
+                rise = (cum_ks[e] - cum_ks[s]) - centre * (cum_s[e] - cum_s[s])
+                rise *= w / (spread * (w + 3.0 * prior))
+                squares += 3.0 * p_line * (rise * rise * spread / w + 1.0 / (w + 3.0 * prior))
+                rise *= p_line
+                slope[s] += rise
+                slope[e] -= rise
+                v -= rise * centre
+            value[s] += v
+            value[e] -= v
+            is_end[s] += p + p_line
+            pieces += p + p_line
+    pieces_out[0] = pieces
+    prior_out[0] = unknowns / squares
+    v = rise = 0.0
+    for k in range(b):
+        v += value[k]
+        rise += slope[k]
+        out[k] = v + rise * k

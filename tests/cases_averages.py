@@ -1,0 +1,38 @@
+"""Cases for the kernel of averages: one bin, two, none, tiny and huge weights, no lines, nothing but lines."""
+
+from __future__ import annotations
+
+import numpy as np
+from helpers import Case
+from hypothesis import strategies as st
+
+
+def assert_near(actual_outs, expected_outs):
+    """To the rounding of exponents, which are as large as the evidence."""
+    size = 1.0 + np.abs(expected_outs[1]).max(initial=0.0)
+    for actual, expected in zip(actual_outs, expected_outs, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-10 * size, atol=1e-10 * size)
+
+
+@st.composite
+def average_tables_cases(draw):
+    sizes = draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 9, 17]), max_size=4))
+    offsets, n = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), len(sizes)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scale = draw(st.sampled_from([1e-3, 1.0, 100.0]))
+    weights = scale * rng.choice([1.0, 10.0, 1e-6], offsets[-1]) * rng.uniform(0.5, 2.0, offsets[-1])
+    values = draw(st.sampled_from([0.0, 0.1, 3.0])) * rng.normal(size=offsets[-1])
+    args = (
+        offsets,
+        weights * values,
+        weights,
+        rng.choice([1e-2, 1.0, 30.0], n) if n else np.zeros(0),
+        rng.choice([1e-3, 0.1, 1.0], n) if n else np.zeros(0),
+        rng.choice([0.0, 0.5, 1.0], n) if n else np.zeros(0),
+    )
+    for array in args:
+        array.setflags(write=False)
+    return Case(args, [np.zeros(offsets[-1]), *(np.zeros(n) for _ in range(3))], n, assert_near)
+
+
+CASES = {"average_tables": average_tables_cases()}

@@ -1,0 +1,259 @@
+"""Averages over all ways to cut the tables: the mean itself, what it selects, and how few pieces tell it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import rbr
+from rbr import RBRClassifier, RBRRegressor
+from rbr.objective.bags import RowBags
+from rbr.reference.averages import LEAST_LINE, average_table
+
+
+def by_enumeration(sums, weights, prior, odds, line_share):
+    """(mean, log evidence, pieces) by all ways to cut and all kinds of pieces, each a Gaussian model of its own."""
+    b = len(sums)
+    evidences, means, pieces = [], [], []
+    for jumps in product([False, True], repeat=b - 1):
+        edges = [0, *(k + 1 for k in range(b - 1) if jumps[k]), b]
+        spans = list(zip(edges[:-1], edges[1:], strict=True))
+        for kinds in product([False, True], repeat=len(spans)):
+            if any(is_line and stop - start < LEAST_LINE for is_line, (start, stop) in zip(kinds, spans, strict=True)):
+                continue
+            log_prior = sum(jumps) * np.log(odds) - (b - 1) * np.log1p(odds)
+            columns, precisions = [], []
+            for is_line, (start, stop) in zip(kinds, spans, strict=True):
+                inside = (np.arange(b) >= start) & (np.arange(b) < stop)
+                columns.append(inside.astype(float))
+                precisions.append(prior)
+                if stop - start >= LEAST_LINE:
+                    with np.errstate(divide="ignore"):
+                        log_prior += np.log(line_share if is_line else 1 - line_share)
+                if is_line:
+                    w = weights * inside
+                    centre = w @ np.arange(b) / w.sum()
+                    away = (np.arange(b) - centre) * inside
+                    columns.append(away / np.sqrt(w @ away**2 / w.sum()))
+                    precisions.append(3 * prior)
+            Z, P = np.array(columns).T, np.diag(precisions)
+            A = Z.T @ (weights[:, None] * Z) + P
+            pull = Z.T @ sums
+            log_dets = np.linalg.slogdet(A)[1] - np.linalg.slogdet(P)[1]
+            evidences.append(log_prior + 0.5 * pull @ np.linalg.solve(A, pull) - 0.5 * log_dets)
+            means.append(Z @ np.linalg.solve(A, pull))
+            pieces.append(len(spans))
+    total = np.logaddexp.reduce(evidences)
+    shares = np.exp(np.array(evidences) - total)
+    return shares @ np.array(means), total, shares @ np.array(pieces)
+
+
+@pytest.mark.parametrize("line_share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("b", [1, 2, 3, 5, 7])
+def test_the_mean_is_that_of_all_ways_to_cut(b, line_share):
+    rng = np.random.default_rng(b)
+    weights = rng.gamma(1.0, 5.0, b)
+    sums = weights * (rng.normal(size=b) + 2 * (np.arange(b) > b / 2))
+    found = average_table(sums, weights, 0.7, 0.2, line_share)
+    for actual, expected in zip(found[:3], by_enumeration(sums, weights, 0.7, 0.2, line_share), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_suggested_prior_is_the_one_that_the_effects_were_drawn_from():
+    """Tables of three known pieces, with values of standard deviation 2: the prior settles near 1 / 4."""
+    rng = np.random.default_rng(0)
+    priors = []
+    for _ in range(60):
+        values = np.repeat(2.0 * rng.normal(size=3), 20)
+        prior = 10.0
+        for _ in range(30):
+            _, _, _, prior = average_table(1000.0 * values, np.full(60, 1000.0), prior, 0.05, 0.0)
+        priors.append(1 / prior)
+    assert np.mean(priors) == pytest.approx(4.0, rel=0.3)
+
+
+# ---------------------------------------------------------------- noise stays out
+
+
+NOISE = {
+    "normal": (RBRRegressor, {}, lambda rng, n: rng.normal(size=n)),
+    "t with 3 degrees": (RBRRegressor, {}, lambda rng, n: rng.standard_t(3, size=n)),
+    "classes": (RBRClassifier, {}, lambda rng, n: rng.random(n) < 0.5),
+    "2% positives": (RBRClassifier, {}, lambda rng, n: rng.random(n) < 0.02),
+    "counts": (RBRRegressor, {"loss": "poisson"}, lambda rng, n: rng.poisson(0.5, size=n)),
+    "overdispersed": (RBRRegressor, {"loss": "poisson"}, lambda rng, n: rng.poisson(rng.gamma(0.5, 2, size=n))),
+    "gamma": (RBRRegressor, {"loss": "gamma"}, lambda rng, n: rng.gamma(2.0, size=n)),
+    "huber": (RBRRegressor, {"loss": "huber"}, lambda rng, n: rng.normal(size=n)),
+    "quantile": (RBRRegressor, {"loss": "quantile"}, lambda rng, n: rng.normal(size=n)),
+    "three classes": (RBRClassifier, {}, lambda rng, n: rng.integers(0, 3, size=n)),
+}
+
+
+def noise_table(rng, n_rows):
+    """Plain columns, a category of many levels, heavy ties, and missing values."""
+    import pandas as pd
+
+    X = pd.DataFrame(rng.normal(size=(n_rows, 4)), columns=list("abcd"))
+    X["levels"] = pd.Categorical(rng.integers(0, 50, n_rows).astype(str))
+    X["ties"] = np.where(rng.random(n_rows) < 0.9, 0.0, rng.normal(size=n_rows))
+    X.loc[rng.random(n_rows) < 0.2, "d"] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("kind", NOISE)
+def test_noise_of_every_kind_stays_out(kind):
+    estimator, options, draw = NOISE[kind]
+    n_false = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        m = estimator(n_jobs=1, **options).fit(noise_table(rng, 400), draw(rng, 400))
+        n_false += len(m.terms_) > 0
+    assert n_false <= 2  # with a rate of 1 in 20 three of 12 are a chance of 2%
+
+
+def test_planted_columns_are_found_among_noise():
+    n_false = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(2000, 20))
+        y = np.sin(2 * X[:, 0]) + (X[:, 1] > 0) + X[:, 2] / 2 + rng.normal(size=2000)
+        found = set(RBRRegressor().fit(X, y).selected_features_.tolist())
+        assert {0, 1, 2} <= found
+        n_false += len(found) > 3
+    assert n_false <= 1
+
+
+def test_a_steep_line_in_a_skewed_column_is_one_piece_and_lets_nothing_else_in():
+    n_false = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = np.exp(1.5 * rng.normal(size=(3000, 8)))
+        m = RBRRegressor().fit(X, 2 * X[:, 0] + rng.normal(size=3000))
+        n_false += m.selected_features_.tolist() != [0]
+        (term,) = [term for term in m.terms_ if term.columns == (0,)]
+        assert len(term.pieces) <= 2
+        assert len(m.model_.to_sql()) < 1000 or len(m.terms_) > 1
+    assert n_false <= 1
+
+
+def test_a_step_is_two_pieces():
+    n_pieces = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(2000, 3))
+        m = RBRRegressor().fit(X, (X[:, 0] > rng.uniform(-1, 1)) + rng.normal(size=2000))
+        n_pieces.append(len(m.terms_[0].pieces))
+    assert n_pieces.count(2) >= 9
+
+
+def test_many_weak_effects_enter_together_if_rows_left_out_say_so(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 30))
+    y = 0.8 * X[:, 0] + 0.06 * X[:, 1:] @ rng.choice([-1.0, 1.0], 29) + rng.normal(size=3000)
+    train, test = slice(0, 1000), slice(1000, 3000)
+    together = RBRRegressor().fit(X[train], y[train])
+    monkeypatch.setattr("rbr.solvers.averages._all_features_do_better", lambda *args: False)
+    alone = RBRRegressor().fit(X[train], y[train])
+    assert len(together.terms_) > 20 > len(alone.terms_)
+    assert together.score(X[test], y[test]) > alone.score(X[test], y[test])
+
+
+# ---------------------------------------------------------------- promises
+
+
+def table_and_target(n_rows=600, seed=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 6)).round(1)
+    X[rng.random(n_rows) < 0.1, 2] = np.nan
+    y = np.sin(X[:, 0]) + (X[:, 1] > 0.3) + np.where(np.isnan(X[:, 2]), 1.0, 0.0) + 0.5 * rng.normal(size=n_rows)
+    return X, y
+
+
+@pytest.mark.parametrize("estimator", [RBRRegressor, RBRClassifier])
+def test_an_average_has_the_same_bits_for_any_number_of_threads_and_every_time(estimator):
+    X, y = table_and_target()
+    y = y if estimator is RBRRegressor else y > 0.5
+    models = [estimator(n_jobs=n_jobs).fit(X, y).model_ for n_jobs in (1, 3, 1)]
+    assert models[0] == models[1] == models[2]
+
+
+def test_weights_are_repeated_rows():
+    X, y = table_and_target()
+    k = np.random.default_rng(1).integers(0, 4, len(y))
+    weighted = RBRRegressor().fit(X, y, sample_weight=k)
+    repeated = RBRRegressor().fit(np.repeat(X, k, axis=0), np.repeat(y, k))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_features": 2},
+        {"max_segments": 2},
+        {"always_include": [5]},
+        {"exclude": [0]},
+        {"monotonic_cst": {0: 1}},
+        {"min_rows": 0.2},
+        {"shape": "constant"},
+        {"shape": "linear"},
+        {"weights": "uniform"},
+        {"alpha": 0.1},
+    ],
+    ids=str,
+)
+def test_an_average_keeps_the_limits(options):
+    X, y = table_and_target()
+    m = RBRRegressor(**options).fit(X, y)
+    used = m.selected_features_.tolist()
+    assert used and len(used) <= options.get("max_features", 6)
+    assert set(options.get("always_include", [])) <= set(used) and not set(options.get("exclude", [])) & set(used)
+    for term in m.terms_:
+        values = np.append(term.values, [] if term.missing_value is None else term.missing_value)
+        assert abs(term.weights @ values) < 1e-10 or "weights" in options
+        n_pieces = sum(piece.kind != "missing" for piece in term.pieces)
+        assert n_pieces <= options.get("max_segments", 32)
+        if term.columns == (0,) and "monotonic_cst" in options:
+            assert (np.diff(term.values) >= 0).all()
+        if "min_rows" in options and n_pieces > 1:
+            assert all(piece.weight >= 0.2 * (1 - 0.11) for piece in term.pieces if piece.kind != "missing")
+        assert options.get("shape") != "constant" or not term.has_slopes
+
+
+def test_predictions_add_up_to_the_target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 5))
+    rare = rng.random(3000) < 1 / (1 + np.exp(3.5 - X[:, 0] - (X[:, 1] > 1)))
+    m = RBRClassifier().fit(X, rare)
+    p = m.predict_proba(X)[:, 1]
+    assert p.sum() == pytest.approx(rare.sum(), rel=1e-6)
+    # The reliability curve is straight: in each fifth of the scores the share of positives is the mean prediction.
+    order = np.argsort(p)
+    for part in np.array_split(order, 5):
+        assert abs(rare[part].sum() - p[part].sum()) <= 3 * np.sqrt(p[part].sum())
+    counts = rng.poisson(np.exp(0.5 * X[:, 0] - 1))
+    mean = RBRRegressor(loss="poisson").fit(X, counts).predict(X)
+    assert mean.sum() == pytest.approx(counts.sum(), rel=1e-6)
+
+
+def test_a_callback_stops_an_average():
+    X, y = table_and_target()
+    objective = rbr.make_objective(rbr.Binner().fit_transform(X), y)
+    seen = []
+    solution = rbr.solvers.averages.average_over_pieces(
+        objective, rbr.Constraints(jump_cost=1.0), callback=lambda row: seen.append(row.loss) or len(seen) == 2
+    )
+    assert len(seen) >= 2 and solution.status == "average"
+
+
+def test_equal_rows_are_thinned_as_one_weight():
+    """Bags group rows by 64 bits of their content: the same groups as by the content itself."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (500, 3)).astype(float)
+    y = rng.integers(0, 2, 500).astype(float)
+    objective = rbr.make_objective(rbr.Binner().fit_transform(X), y)
+    bags = RowBags(objective, 1, 0.5, None)
+    distinct = np.unique(np.column_stack([X, y]), axis=0)
+    assert len(bags._first) == len(distinct)
+    assert bags._weight.sum() == 500
