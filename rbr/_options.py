@@ -112,7 +112,7 @@ class SolverOptions:
     # The prior share of lines among pieces, and the most jumps that are expected per bin.
     line_share: float = 0.5
     # A feature also pays for the two numbers of its prior, which are estimated from it.
-    price_of_prior: float = 1.0
+    price_of_prior: float = 2.0
     most_jumps: float = 0.25
     least_jumps: float = 1.0
     # Bins are merged to this many at most, and so that they have this many rows on average.
@@ -123,8 +123,8 @@ class SolverOptions:
     least_rows_with_outliers: float = 10.0
     # Tables are visited in rounds, until one changes the loss by at most this many units of log-likelihood; those with
     # log odds below minus the third number only when all are looked at again.
-    averaging_rounds: int = 60
-    settled: float = 0.1
+    averaging_rounds: int = 100
+    settled: float = 0.03
     least_log_odds: float = 3.0
     averaging_searches: int = 3
     # All features, and those with evidence, compete on bags if there are this many rows per feature, and if those left
@@ -133,11 +133,15 @@ class SolverOptions:
     rows_per_feature: float = 10.0
     least_promise: float = 0.001
     clear_gain: float = 2.0
-    likely_gain: float = 1.5
+    likely_gain: float = 1.0
+    # Together, rows left out must gain this many units of log-likelihood: log 20, for a chance of one in twenty.
+    least_gain_in_all: float = 3.0
+    # This share of the rows, those that gain or lose most, counts no more than others: rows far out do not decide.
+    share_of_outliers: float = 0.01
     # The projected average has this many times the jumps that its tables have on average.
     jumps_kept: float = 3.0
     # A single step or line may lose this many units of log-likelihood against the average.
-    lost_when_simple: float = 3.0
+    lost_when_simple: float = 5.0
     # A piece of the projected average must be worth this part of the jump cost of a fit.
     projection_price: float = 0.005
     bag_settled: float = 1.0

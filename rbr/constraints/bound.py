@@ -107,12 +107,12 @@ class BoundConstraints:
         without = replace(self, max_features=None, limits=limits, least_shares=np.zeros_like(self.least_shares))
         return without.with_jump_cost(jump_cost)
 
-    def as_steps(self, tables: np.ndarray) -> BoundConstraints:
-        """The same with some tables limited to two constant pieces, or to fewer."""
+    def as_steps(self, tables: np.ndarray, most: np.ndarray) -> BoundConstraints:
+        """The same with some tables limited to constant pieces, and to a number of them by table."""
         shapes, limits = self.shapes.copy(), self.limits.copy()
         keeps_shape = self.flags("monotone")[tables] != 0
         shapes[tables] = np.where(keeps_shape, shapes[tables], shape_names().index("constant"))
-        limits[tables] = np.minimum(limits[tables], 2)
+        limits[tables] = np.minimum(limits[tables], most[tables])
         return replace(self, shapes=shapes, limits=limits)
 
     def as_lines(self, tables: np.ndarray) -> BoundConstraints:

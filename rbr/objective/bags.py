@@ -106,12 +106,14 @@ class RowBags:
         y, raw, v = self._left_out(ways)
         return self._objective.loss.value(y, raw, v / v.sum())
 
-    def gain(self, way: int, other: int) -> tuple[float, float]:
+    def gain(self, way: int, other: int, outliers: float = 0.0) -> tuple[float, float]:
         losses = []
         for w in (way, other):
             y, raw, v = self._left_out((w,))
             losses.append(self._objective.loss.values(y, raw))
         difference, v = losses[0] - losses[1], v / v.sum()
+        most = np.quantile(np.abs(difference), 1.0 - outliers)
+        difference = np.clip(difference, -most, most)
         mean = float(v @ difference)
         n_seen = self._objective.n_total * float(
             np.concatenate([b.v for b in self._objective._blocks])[self._seen].sum()

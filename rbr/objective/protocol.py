@@ -233,8 +233,11 @@ class Bags(Protocol):
     def has_left_out(self) -> bool:
         """Whether any bag has left a row out."""
 
-    def gain(self, way: int, other: int) -> tuple[float, float]:
-        """How far the mean loss of the rows left out falls from one way to another, and its standard error."""
+    def gain(self, way: int, other: int, outliers: float = 0.0) -> tuple[float, float]:
+        """How far the mean loss of the rows left out falls from one way to another, and its standard error.
+
+        The share of the rows whose loss changes most counts no more than the others, so that they do not decide alone.
+        """
 
     def loss_of(self, ways: Sequence[int]) -> float:
         """Mean loss of the rows that were left out, at their mean scores over bags and ways."""

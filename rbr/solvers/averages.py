@@ -459,10 +459,12 @@ def _all_features_do_better(run: Averaging, random_state: Any) -> bool:
             fit = Averaging(inside, own, run.alpha, run.allowed, run.dispersion, uses_all, options.bag_settled)
             point = fit.run(lambda point: False)
             bags.add(way, point.f, point.support, point.intercept)
-        gain, error = bags.gain(0, 1)
+        gain, error = bags.gain(0, 1, options.share_of_outliers)
         if abs(gain) > options.clear_gain * error:
             break
-    return gain > options.likely_gain * error
+    # On rows that were left out chance gains more than t with a probability of at most exp(-t).
+    in_all = gain * objective.n_total / run.dispersion
+    return gain > options.likely_gain * error and in_all > options.least_gain_in_all
 
 
 def projected(problem: Problem, average: np.ndarray, near: Point, recorder: Recorder, price: float) -> Solution:
@@ -497,14 +499,18 @@ def _told_simply(
     pull = -objective.gradient(point, used) * objective.tables.weights
     values = np.divide(pull, H, out=np.zeros_like(H), where=H > 0) + means
     told = _nearest(problem, values, point, 1.0)
-    steps, lines = [], []
+    steps, lines, most = [], [], np.full(bound.n_features, 2)
     for j in used[bound.flags("has_jumps")[used]].tolist():
-        pieces = np.unique(told.labels[bound.offsets[j] : bound.offsets[j] + bound.n_ordered[j]])
-        if len(pieces) == 2 and not (pieces % 2).any():
+        table = slice(bound.offsets[j], bound.offsets[j] + bound.n_ordered[j])
+        pieces = np.unique(told.labels[table])
+        # A step inside a bin gives that bin a piece of its own, until jumps move into bins.
+        in_between = len(pieces) == 3 and (told.labels[table] == pieces[1]).sum() == 1
+        if (len(pieces) == 2 or in_between) and not (pieces % 2).any():
             steps.append(j)
+            most[j] = len(pieces)
         elif len(pieces) == 1:
             lines.append(j)
-    simple = bound.as_steps(np.array(steps, dtype=np.int64)).as_lines(np.array(lines, dtype=np.int64))
+    simple = bound.as_steps(np.array(steps, dtype=np.int64), most).as_lines(np.array(lines, dtype=np.int64))
     near = _nearest(replace(problem, constraints=simple), means, point, 0.0)
     unit = 0.5 * objective.n_total / run.dispersion
 
@@ -520,7 +526,7 @@ def _told_simply(
             bins = slice(bound.offsets[j], bound.offsets[j + 1])
             means[bins] = told.f[bins]
     keep = [np.array([j for j in own if is_close[j] or is_better[j]], dtype=np.int64) for own in (steps, lines)]
-    return bound.as_steps(keep[0]).as_lines(keep[1]), means
+    return bound.as_steps(keep[0], most).as_lines(keep[1]), means
 
 
 def _nearest(problem: Problem, average: np.ndarray, near: Point, price: float) -> Prox:
