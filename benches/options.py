@@ -7,8 +7,8 @@ For each option the fits below run with the default, half of it and twice as muc
 default estimates, so that they minimise the same. A line shows the largest change over the fits of the objective
 (relative; positive is worse), and how passes over the codes and CPU seconds change in all. An option without any effect
 on any fit is dead weight and should go. The dispersion's own options are judged by the change of the estimate, those
-of bags by the mean loss on rows that were held out, for bagged fits of small tables. Options of cut refinement and of
-what is measured of a finished model are left out.
+of averages and of bags by the mean loss on rows that were held out, for averaged or bagged fits of small tables.
+Options of cut refinement and of what is measured of a finished model are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,17 @@ PLANTED = (
 )
 
 
-OF_BAGS = ("bag_share", "projection_price", "bag_alpha", "bag_tol", "bag_iterations", "bags_for_all_ways", "ways_kept")
+OF_BAGS = (
+    *("bag_share", "bag_projection_price", "bag_jump_cost", "bag_ridge", "bag_alpha", "bag_tol", "bag_iterations"),
+    *("bags_for_all_ways", "ways_kept"),
+)
+OF_AVERAGES = (
+    *("least_prior_rows", "most_prior_rows", "line_share", "price_of_prior", "most_jumps", "least_jumps"),
+    *("most_averaged_bins", "least_averaged_bins", "rows_per_averaged_bin", "least_rows_with_outliers"),
+    *("averaging_rounds", "settled", "least_log_odds", "averaging_searches", "competing_bags", "rows_per_feature"),
+    *("least_promise", "clear_gain", "likely_gain", "least_gain_in_all", "share_of_outliers", "bag_settled"),
+    *("jumps_kept", "lost_when_simple", "projection_price"),
+)
 OF_DISPERSION = ("representative_rows", "dispersion_settled", "dispersion_rounds")
 
 
@@ -81,8 +91,8 @@ def cases(folder: Path | None):
     return found
 
 
-def bagged_cases(folder: Path | None):
-    """Name -> a function of the options that fits half of the rows with bags; its loss on the others, and no passes."""
+def held_out_cases(folder: Path | None, n_bags: int | str):
+    """Name -> a function of the options that fits half of the rows; its loss on the others, and no passes."""
     found = {}
 
     def add(name, X, y, loss):
@@ -91,7 +101,8 @@ def bagged_cases(folder: Path | None):
         y = np.asarray(y)
 
         def run(options, _):
-            estimator = rbr.RBRClassifier() if loss == "log_loss" else rbr.RBRRegressor(loss=loss)
+            bags = {"n_bags": n_bags}
+            estimator = rbr.RBRClassifier(**bags) if loss == "log_loss" else rbr.RBRRegressor(loss=loss, **bags)
             # Estimators have no parameter for options: they are not meant to be tuned.
             with mock.patch.object(base, "make_objective", partial(base.make_objective, options=options)):
                 estimator.fit(rows(fitted_on), y[fitted_on])
@@ -102,9 +113,9 @@ def bagged_cases(folder: Path | None):
         found[name] = run
 
     for n_rows, n_features, loss in ((600, 10, "squared_error"), (2000, 20, "log_loss"), (1500, 10, "poisson")):
-        add(f"bags {n_rows} x {n_features} {loss}", *planted(n_rows, n_features, loss), loss)
+        add(f"{n_rows} x {n_features} {loss}", *planted(n_rows, n_features, loss), loss)
     for name, X, y in real_tables(folder, 6000):
-        add(f"bags {name}", X, y, "squared_error")
+        add(name, X, y, "squared_error")
     return found
 
 
@@ -145,14 +156,19 @@ def main() -> int:
     parser.add_argument("--fits", default="", help="part of the names of the fits to run")
     parser.add_argument("--factors", nargs="+", type=float, default=[0.5, 2.0], help="0 shows what an option is for")
     arguments = parser.parse_args()
-    reached = {"fits": cases, "bags": bagged_cases}
+    reached = {
+        "fits": cases,
+        "bags": partial(held_out_cases, n_bags=12),
+        "averages": partial(held_out_cases, n_bags="auto"),
+    }
     runs_of = {}
     print("| option | default | factor | largest change of the objective | in | passes | CPU |")
     print("|---|---|---|---|---|---|---|")
     bases = {}
     for option in arguments.only:
-        kind = "bags" if option in OF_BAGS else "dispersion" if option in OF_DISPERSION else "fits"
-        source = "bags" if kind == "bags" else "fits"
+        kinds = {"bags": OF_BAGS, "averages": OF_AVERAGES, "dispersion": OF_DISPERSION}
+        kind = next((kind for kind, options in kinds.items() if option in options), "fits")
+        source = "fits" if kind == "dispersion" else kind
         if source not in runs_of:
             found = reached[source](arguments.data)
             runs_of[source] = {name: run for name, run in found.items() if arguments.fits in name}

@@ -130,6 +130,7 @@ class SolverOptions:
     # All features, and those with evidence, compete on bags if there are this many rows per feature, and if those left
     # out could explain this much per row together. Gains are counted in standard errors: one ends the
     # competition early, the other wins it.
+    competing_bags: int = 3
     rows_per_feature: float = 10.0
     least_promise: float = 0.001
     clear_gain: float = 2.0
@@ -142,6 +143,8 @@ class SolverOptions:
     jumps_kept: float = 3.0
     # A single step or line may lose this many units of log-likelihood against the average.
     lost_when_simple: float = 5.0
+    # If the limits take more than this part of what an average explains, a single fit takes its place.
+    most_lost_by_limits: float = 0.1
     # A piece of the projected average must be worth this part of the jump cost of a fit.
     projection_price: float = 0.005
     bag_settled: float = 1.0
@@ -160,7 +163,7 @@ class SolverOptions:
     bag_tol: float = 1e-3
     bag_iterations: int = 30
     # Out-of-bag losses after this many bags tell the ways to fit apart well enough to go on with this many of them.
-    bags_for_all_ways: int = 3
+    bags_for_all_ways: int = 4
     ways_kept: int = 2
 
     # Jumps inside bins. A refit changes the best places a little; a second round costs as much and changes no share of

@@ -30,7 +30,7 @@ from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Objective, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
-from rbr.solvers.averages import average_over_pieces, can_average
+from rbr.solvers.averages import average_over_pieces, can_average, is_spoiled
 from rbr.solvers.last_refit import last_refit
 from rbr.solvers.lines import draw_lines, look_within_bins, on_objective
 
@@ -146,7 +146,9 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             # The refits of a bootstrap do as the fit did: in a resample copies of a row lie in and out of a bag.
             own["uses_all"] = self._uses_all if is_resample else None
             own |= {"is_numeric": is_numeric, "random_state": random_state, "callback": start.get("callback")}
-            return on_objective(average_over_pieces(objective, **own), objective)
+            average = average_over_pieces(objective, **own)
+            if not is_spoiled(average):
+                return on_objective(average, objective)
         solution = solve(objective=objective, **start, **arguments)
         solution = look_within_bins(solution, is_numeric, functools.partial(solve, **{**start, **arguments}))
         if self.n_bags not in ("auto", 0):

@@ -30,7 +30,6 @@ from rbr.objective.protocol import Objective, Point
 from rbr.shapes import shape_names
 from rbr.solvers.options import Ending
 from rbr.solvers.problem import Problem
-from rbr.solvers.proposal import NONE
 from rbr.solvers.solution import Iteration, Recorder, Solution
 
 # The prior of a level, in rows: means are averaged over these widths by their evidence.
@@ -347,6 +346,16 @@ def can_average(objective: Objective, bound: BoundConstraints) -> bool:
     return bool(bound.flags("has_pieces").all()) and not objective.has_constant_target
 
 
+def is_spoiled(solution: Solution) -> bool:
+    """Whether the limits leave too little of an average: one line in a skewed column may be far from it.
+
+    A fit that looks for the best tables within the limits then does better.
+    """
+    before, after = solution.history[-2].loss, solution.history[-1].loss
+    explained = solution.problem.objective.constant_loss - before
+    return after - before > solution.problem.options.most_lost_by_limits * explained
+
+
 def average_over_pieces(
     objective: Objective,
     constraints: Constraints,
@@ -385,7 +394,7 @@ def average_over_pieces(
     def report(point: Point) -> bool:
         no_labels = np.full(point.f.shape, -1, dtype=np.int32)
         return recorder.record(
-            replace(point, support=NONE), no_labels, problem.natural_step, np.inf, run.bound.n_features
+            replace(point, support=run.used()), no_labels, problem.natural_step, np.inf, run.bound.n_features
         )
 
     point = run.run(report)
@@ -452,13 +461,15 @@ def _all_features_do_better(run: Averaging, random_state: Any) -> bool:
     if options.least_log_odds * n_unused < options.least_promise * objective.n_total:
         return False  # even if each of them explained as much as one that is just left out
     bags = objective.bags(2, options.bag_share, random_state)
-    for _ in range(options.bags_for_all_ways):
+    for _ in range(options.competing_bags):
         inside = bags.draw()
         for way, uses_all in enumerate((False, True)):
             own = run.bound.on(inside.tables.weights)
             fit = Averaging(inside, own, run.alpha, run.allowed, run.dispersion, uses_all, options.bag_settled)
             point = fit.run(lambda point: False)
             bags.add(way, point.f, point.support, point.intercept)
+        if not bags.has_left_out:
+            return False  # a bag without some class would be no sample: it has all rows
         gain, error = bags.gain(0, 1, options.share_of_outliers)
         if abs(gain) > options.clear_gain * error:
             break

@@ -160,6 +160,15 @@ def test_many_weak_effects_enter_together_if_rows_left_out_say_so(monkeypatch):
     assert together.score(X[test], y[test]) > alone.score(X[test], y[test])
 
 
+def test_a_rare_count_leaves_no_row_out_of_a_bag_and_the_features_with_evidence_stay():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = rng.poisson(np.exp(X[:, 0]))
+    y[0] = 19
+    m = RBRRegressor(loss="poisson").fit(X, y)
+    assert 0 in m.selected_features_
+
+
 # ---------------------------------------------------------------- promises
 
 

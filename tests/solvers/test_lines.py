@@ -236,8 +236,8 @@ def test_a_line_never_spoils_what_bins_have_found(seed, skew, options):
     y = rng.poisson(np.exp(x[:, 0] + (x[:, 1] > 0.3))).astype(float)
     model = RBRRegressor(loss="poisson", **options).fit(X, y).model_
     constant = rbr.losses.get_loss("poisson").values(y, np.full(len(y), np.log(y.mean()))).mean()
-    assert model.training_loss < constant - 0.15
-    assert model.predict(X).max() < 4 * y.max()
+    assert model.training_loss < constant - 0.2
+    assert model.predict(X).max() < 3 * y.max()
 
 
 def test_a_table_of_frequencies_has_no_lines():
