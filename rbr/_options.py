@@ -107,7 +107,9 @@ class SolverOptions:
     dispersion_rounds: int = 4
 
     # Averages over all ways to cut the tables. The prior of an effect is worth this many rows at least and at most.
+    # Bins that hold a single class would have no finite value without it.
     least_prior_rows: float = 0.1
+    least_prior_rows_of_classes: float = 1.0
     most_prior_rows: float = 100.0
     # The prior share of lines among pieces, and the most jumps that are expected per bin.
     line_share: float = 0.5

@@ -36,7 +36,9 @@ def average_tables(
     Py_ssize_t last,
 ):
     """The mean of each table over all ways to cut it into pieces, its log evidence, the mean number of pieces, and the
-    prior that the values and slopes of the pieces suggest (a step of the EM algorithm)."""
+    prior that the values and slopes of the pieces suggest (a step of the EM algorithm).
+
+    The sums of a piece are differences of running sums: one of a millionth of the weight has six digits less."""
     cdef Py_ssize_t t, largest = 0
     cdef double *scratch
     for t in range(first, last):

@@ -570,7 +570,8 @@ PARAMETERS = """max_features : int or None
     verbose : int
         1 prints a line per iteration.
     warm_start : bool
-        Keep the bins of the last fit and start from its tables; with `refine_cuts` jumps may still move inside bins.
+        Keep the bins of the last fit; a single fit also starts from its tables. With `refine_cuts` jumps may still
+        move inside bins.
 
     Attributes
     ----------

@@ -115,10 +115,14 @@ class Averaging:
         return max(options.least_averaged_bins, min(options.most_averaged_bins, by_rows))
 
     @property
+    def has_bounded_rows(self) -> bool:
+        """Whether no row can lie far out, as with classes."""
+        return self.objective.loss.has_known_dispersion
+
+    @property
     def least_rows(self) -> float:
         """The least rows of a bin: where a row can lie far out, a few of them must not make a piece."""
-        has_bounded_rows = self.objective.loss.has_known_dispersion
-        return 0.0 if has_bounded_rows else self.objective.options.least_rows_with_outliers
+        return 0.0 if self.has_bounded_rows else self.objective.options.least_rows_with_outliers
 
     # One round -------------------------------------------------------------------------------------------------
 
@@ -191,7 +195,8 @@ class Averaging:
         over_ranges(kernels().average_tables, len(own), self.objective.n_threads, offsets, *arguments)
         means[bins] = out[places]
         rows = suggested / np.maximum(totals, 1e-300)
-        posterior.rows[own, output] = np.clip(rows, options.least_prior_rows, options.most_prior_rows)
+        least = options.least_prior_rows_of_classes if self.has_bounded_rows else options.least_prior_rows
+        posterior.rows[own, output] = np.clip(rows, least, options.most_prior_rows)
         most = np.maximum(options.most_jumps * sizes, options.least_jumps)
         posterior.jumps[own, output] = np.clip(pieces - 1.0, options.least_jumps, most)
         has_missing = self.bound.missing[own]
