@@ -18,6 +18,7 @@ from rbr.estimators.bagging import BagFit, bag_average
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Handle, Objective, Point, RowObjective
+from rbr.solvers.averages import average_over_pieces
 
 PROTOCOL = {name for name in dir(Objective) if not name.startswith("_")} | set(Objective.__annotations__)
 ROWS = ("y", "v", "codes", "design", "offset", "row_weights", "raw", "_blocks", "_n_rows", "sample_weight")
@@ -81,7 +82,7 @@ class Draws:
         return Sealed(self._bags.draw())
 
     def __getattr__(self, name):
-        assert name in ("add", "has_left_out", "loss_of"), name
+        assert name in ("add", "gain", "has_left_out", "loss_of"), name
         return getattr(self._bags, name)
 
 
@@ -225,6 +226,19 @@ def test_bags_ask_the_objective(loss):
         solution = rbr.solve(objective=objective, constraints=constraints)
         averages.append(bag_average(solution, ways, n_bags=5, random_state=0))
     assert_same_fit(averages[1], averages[0])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "huber", "multinomial"])
+def test_averages_ask_the_objective(loss):
+    design = make_design()
+    y = make_target(loss, design, strength=2.0)
+    weight = np.random.default_rng(3).integers(0, 3, design.n_rows).astype(float)
+    averages = [
+        average_over_pieces(objective, Constraints(jump_cost=1.0, max_features=4))
+        for objective in both(design, y, loss, sample_weight=weight)
+    ]
+    assert len(averages[0].support)
+    assert_same_fit(averages[1], averages[0], tolerance=1e-7)
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "huber", "multinomial"])
