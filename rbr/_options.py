@@ -1,8 +1,10 @@
 """What steers a fit: every number that decides when a solver tries, accepts, samples or stops, in one place.
 
-None of them changes what is minimised. Each has its reason here; benches/options.py halves and doubles each of them,
-and docs/performance.md says what came of it. They are not meant to be tuned for one table, but a test, a bench or a
-curious user can pass others: ``rbr.solve(B, y, options=SolverOptions(many_rows=1000))``.
+None of them changes what a single fit minimises; those of averages and bags decide what is averaged, and how the
+average is told. Each has its reason here. benches/options.py halves and doubles each of them, and docs/performance.md
+says what came of it, except for those of averages, for which it is still to be measured. They are not meant to be tuned
+for one table, but a test, a bench or a curious user can pass others: ``rbr.solve(B, y,
+options=SolverOptions(many_rows=1000))``.
 """
 
 from __future__ import annotations

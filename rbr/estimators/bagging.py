@@ -81,9 +81,11 @@ def bag_average(
     """
     options, n_total = solution.problem.options, solution.problem.objective.n_total
     # Only columns that have paid their price on all rows: out of bag, too, the best of many columns of noise gains.
-    unused = tuple(j for j in range(len(solution.problem.constraints.offsets) - 1) if j not in set(solution.support))
+    unused = np.setdiff1d(np.arange(solution.problem.constraints.n_features), solution.support)
     # A bag has fewer rows than the table: a least number of rows becomes a least share.
-    ways = [replace(way, constraints=_without(way.constraints.of_shares(n_total), unused)) for way in ways]
+    ways = [
+        replace(way, constraints=_without(way.constraints.of_shares(n_total), set(unused.tolist()))) for way in ways
+    ]
     bags = solution.problem.objective.bags(len(ways), options.bag_share, random_state, whole_rows)
     totals = [np.zeros_like(solution.f) for _ in ways]
     racing = list(range(len(ways)))
@@ -106,9 +108,9 @@ def bag_average(
     return _projected(solution, total / (len(best) * n_bags))
 
 
-def _without(constraints: Constraints, features: tuple[int, ...]) -> Constraints:
+def _without(constraints: Constraints, features: set[int]) -> Constraints:
     """The constraints with more features excluded."""
-    included = tuple(j for j in constraints.always_include if j not in set(features))
+    included = tuple(j for j in constraints.always_include if j not in features)
     return replace(constraints, exclude=tuple(sorted({*constraints.exclude, *features})), always_include=included)
 
 

@@ -58,7 +58,7 @@ class Solution:
         most tol * ||f||_w.
     status : {"converged", "no descent", "max_iter", "callback", "average"}
         Why the fit ended. "no descent": nothing that was proposed lowers the objective any more. "average": the tables
-        are the projected average of fits on bags, which is no fixed point.
+        are a projected average, over all ways to cut them or of fits on bags, which is no fixed point.
     n_iter : int
     step_size : float
         The step at which f is a fixed point, up to `residual`.
