@@ -51,7 +51,8 @@ OF_BAGS = (
 OF_AVERAGES = (
     *("least_prior_rows", "most_prior_rows", "line_share", "price_of_prior", "most_jumps", "least_jumps"),
     *("most_averaged_bins", "least_averaged_bins", "rows_per_averaged_bin", "least_rows_with_outliers"),
-    *("averaging_rounds", "settled", "least_log_odds", "averaging_searches", "competing_bags", "rows_per_feature"),
+    *("averaging_rounds", "mixed_rounds", "rounds_within_bins", "settled", "least_log_odds", "averaging_searches"),
+    *("competing_bags", "rows_per_feature"),
     *("least_promise", "clear_gain", "likely_gain", "least_gain_in_all", "share_of_outliers", "bag_settled"),
     *("jumps_kept", "lost_when_simple", "projection_price"),
 )

@@ -102,6 +102,8 @@ class SolverOptions:
     # Lines that gain this many units of log-likelihood per row within bins, where bins cannot see it, make a fit look
     # again: for squared error, a noise that is less by one part in a hundred.
     least_gain_within_bins: float = 0.005
+    # An average looks again at most this often: how far a steep table rises shows only beside the noise that is left.
+    rounds_within_bins: int = 3
 
     # The dispersion is estimated from at most this many rows, until it moves by at most this part, in rounds at most.
     representative_rows: int = 20_000
@@ -126,8 +128,10 @@ class SolverOptions:
     # Where a row can lie far out, bins of fewer rows are merged, so that a few of them make no piece.
     least_rows_with_outliers: float = 10.0
     # Tables are visited in rounds, until one changes the loss by at most this many units of log-likelihood; those with
-    # log odds below minus the third number only when all are looked at again.
-    averaging_rounds: int = 100
+    # log odds below minus the fourth number only when all are looked at again. Correlated features take turns in
+    # explaining the same: where that is heading is told from the last rounds.
+    averaging_rounds: int = 50
+    mixed_rounds: int = 5
     settled: float = 0.03
     least_log_odds: float = 3.0
     averaging_searches: int = 3

@@ -5,7 +5,7 @@ differently, and their average is closer to the truth than any of them. How stri
 table (lines for all features, or few features with many pieces), so a few ways to fit are tried, and those with the
 least loss on the rows left out of the bags are averaged. The projection then turns the average into a model that keeps
 the user's limits, of columns that the fit on all rows uses. The default needs no bags: it averages over all ways to cut
-the tables (`rbr.solvers.averages`).
+the tables (`rbr.solvers.averaging`).
 """
 
 from __future__ import annotations

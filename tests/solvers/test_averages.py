@@ -11,6 +11,7 @@ import rbr
 from rbr import RBRClassifier, RBRRegressor
 from rbr.objective.bags import RowBags
 from rbr.reference.averages import LEAST_LINE, average_table
+from rbr.solvers.averaging import Mixing
 
 
 def by_enumeration(sums, weights, prior, odds, line_share):
@@ -136,6 +137,14 @@ def test_a_steep_line_in_a_skewed_column_is_one_piece_and_lets_nothing_else_in()
         assert len(term.pieces) <= 2
         assert len(m.model_.to_sql()) < 1000 or len(m.terms_) > 1
     assert n_false <= 1
+
+
+@pytest.mark.parametrize("seed", [4, 11, 18])
+def test_competing_bags_of_a_steep_line_know_their_noise(seed):
+    rng = np.random.default_rng([seed, 5000, 5])
+    X = np.exp(1.5 * rng.normal(size=(5000, 5)))
+    model = RBRRegressor().fit(X, 2 * X[:, 0] + rng.normal(size=5000))
+    np.testing.assert_array_equal(model.selected_features_, [0])
 
 
 def test_a_step_is_two_pieces():
@@ -266,3 +275,29 @@ def test_equal_rows_are_thinned_as_one_weight():
     distinct = np.unique(np.column_stack([X, y]), axis=0)
     assert len(bags._first) == len(distinct)
     assert bags._weight.sum() == 500
+
+
+def test_mixed_rounds_find_where_slow_rounds_are_heading():
+    """A linear round that leaves 99% of the distance needs a thousand plain rounds for four digits, mixed a few."""
+    rng = np.random.default_rng(0)
+    basis, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+    slow = basis @ np.diag([0.99, 0.95, 0.5, 0.1, 0.0, 0.0]) @ basis.T
+    limit, weights = rng.normal(size=(6, 1)), np.ones((6, 1))
+    x, plain, mixing = np.zeros((6, 1)), np.zeros((6, 1)), Mixing(5)
+    for _ in range(12):
+        x = mixing.next(x, limit + slow @ (x - limit), weights)
+        plain = limit + slow @ (plain - limit)
+    assert np.abs(x - limit).max() < 1e-4 < 1e-1 < np.abs(plain - limit).max()
+
+
+def test_mixed_rounds_over_copies_of_a_feature_are_fewer(monkeypatch):
+    """Ten noisy copies of one column take turns in explaining it."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 1))
+    X = x + 0.3 * rng.normal(size=(2000, 10))
+    y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=2000)
+    mixed = RBRRegressor().fit(X, y)
+    monkeypatch.setattr(Mixing, "next", lambda self, x, g, weights: g)
+    plain = RBRRegressor().fit(X, y)
+    assert mixed.n_iter_ < 0.9 * plain.n_iter_
+    assert np.abs(mixed.predict(X) - plain.predict(X)).mean() < 0.03

@@ -105,7 +105,7 @@ def test_greedy_searches_are_screened_by_the_norm_before_the_search(shape):
 def test_without_the_drift_iterates_would_change(monkeypatch):
     """The tests above can fail: if the bounds are too small, because the drift is left out, the bits differ."""
     differ = 0
-    for seed in range(8):
+    for seed in range(24):
         for jump_cost in PRICED:
             args = *problem_of("squared_error", "counts", "constant", jump_cost, 4, seed=seed), "auto"
             plain = fit_with_all_columns(*args)
