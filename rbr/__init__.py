@@ -21,6 +21,8 @@ _HOMES = {
     "RBRRegressor": "rbr.estimators",
     "SolverOptions": "rbr._options",
     "SparseJL": "rbr.embedding",
+    "UnseenError": "rbr.model.unseen",
+    "UnseenWarning": "rbr.model.unseen",
     "baselines": "rbr.baselines",
     "cli": "rbr.cli",
     "datasets": "rbr.datasets",
@@ -62,6 +64,8 @@ if TYPE_CHECKING:  # the same names again, for tools that read the code without 
     from rbr.estimators import RBRRegressor as RBRRegressor
     from rbr.model import AdditiveModel as AdditiveModel
     from rbr.model.file import load as load
+    from rbr.model.unseen import UnseenError as UnseenError
+    from rbr.model.unseen import UnseenWarning as UnseenWarning
     from rbr.objective import make_objective as make_objective
     from rbr.solvers import solve as solve
 

@@ -63,6 +63,14 @@ def check_real(value, name: str, low: float, *, strict: bool = False) -> float:
     return float(value)
 
 
+def check_level(level) -> float:
+    """`level` as a share strictly between 0 and 1."""
+    level = check_real(level, "level", 0.0, strict=True)
+    if level >= 1:
+        raise ValueError(f"level is {level}; it must be below 1")
+    return level
+
+
 def check_choice(value, name: str, choices) -> str:
     """`value` if it is one of the choices."""
     if not isinstance(value, str) or value not in choices:

@@ -1,8 +1,32 @@
-"""Numbers and intervals as text."""
+"""Numbers, intervals, tables and curves as text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
+
+
+def one_line(text: object) -> str:
+    """Text for a table or a picture: newlines, tabs and other characters that cannot be seen as their escapes.
+
+    Examples
+    --------
+    >>> print(one_line("first\\nsecond"), one_line("zwölf €"))
+    first\\nsecond zwölf €
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+
+
+def class_text(target: str | None, label: object) -> str:
+    """What a class is called: its label, if that is a number with the name of the target before it.
+
+    Examples
+    --------
+    >>> class_text("survived", 1), class_text("income", ">50K"), class_text(None, True)
+    ('survived = 1', '>50K', 'True')
+    """
+    return one_line(label) if target is None or isinstance(label, str) else f"{one_line(target)} = {one_line(label)}"
 
 
 def interval_labels(edges: np.ndarray) -> list[str]:
@@ -31,3 +55,54 @@ def short_numbers(numbers: np.ndarray) -> list[str]:
 def plain_number(number: float) -> str:
     """A number without an exponent, and without ".0" if it is whole."""
     return np.format_float_positional(number + 0.0, trim="-")
+
+
+def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
+    """Rows under a head and a line, in columns that are aligned to the left, or to the right.
+
+    >>> print(text_table(["name", "size"], [["a", "10"], ["bcd", "9"]], [False, True]))
+    name  size
+    ----------
+    a       10
+    bcd      9
+    """
+    cells = [[" ".join(text.split()) for text in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """The name, with "model_" before it as often as needed to differ from those that are taken.
+
+    Names that differ only in the case of their letters are the same in most databases, and so they are here.
+
+    >>> free_name("score", ["age"]), free_name("score", ["Score"]), free_name("score", ["score", "model_score"])
+    ('score', 'model_score', 'model_model_score')
+    """
+    folded = {own.casefold() for own in taken}
+    while name.casefold() in folded:
+        name = f"model_{name}"
+    return name
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+# For terminals that have only the letters of ASCII.
+PLAIN_BLOCKS = "_.-=+*#@"
+
+
+def sparkline(values: np.ndarray, low: float, high: float, blocks: str = BLOCKS) -> str:
+    """A curve in one line of text: a block for each value, the higher the larger it is between `low` and `high`.
+
+    >>> sparkline(np.array([0.0, 1.0, 2.0, 3.0]), 0.0, 3.0)
+    '▁▃▆█'
+    """
+    span = high - low if high > low else 1.0
+    heights = np.rint((np.asarray(values) - low) / span * (len(blocks) - 1)).astype(int)
+    return "".join(blocks[k] for k in np.clip(heights, 0, len(blocks) - 1))

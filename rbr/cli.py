@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import rbr
 from rbr._arguments import whole_number
+from rbr._text import BLOCKS, PLAIN_BLOCKS, sparkline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,6 +57,8 @@ def _run_versions(arguments: argparse.Namespace) -> int:
 DEMO_BINS = 40
 DEMO_PIECES = 8
 DEMO_STEPS = 100
+DEMO_LINES = 4  # curves drawn in the terminal
+DEMO_WIDTH = 28
 DEMO_PICTURE = "rbr-demo.png"
 
 
@@ -85,37 +88,53 @@ def _run_demo(arguments: argparse.Namespace) -> int:
         )
         return 2
     arguments_of_fit = arguments.n_rows, arguments.n_features, arguments.n_informative, arguments.seed
-    data, solution, curves = fit_planted(*arguments_of_fit)
+    data, paper, paper_curves = fit_planted(*arguments_of_fit)
+    _, default, default_curves = fit_planted(*arguments_of_fit, solver="auto")
     print(
-        f"Planted {arguments.n_informative} of {arguments.n_features} features in {arguments.n_rows} rows "
-        f"(seed {arguments.seed}).\n"
-        f"Algorithm 1, {DEMO_STEPS} steps of size 1 on {DEMO_BINS} bins: at most {arguments.n_informative} "
-        f"features of at most {DEMO_PIECES} pieces.\n"
-        f"Loss from {solution.loss_path[0]:.4g} to {solution.loss_path[-1]:.4g}.\n"
+        f"{arguments.n_rows:,} rows of {arguments.n_features} features. {arguments.n_informative} of these act on the "
+        f"target, each through a random curve (seed {arguments.seed}).\n"
+        f"Told only to use at most {arguments.n_informative} features of at most {DEMO_PIECES} pieces each,\n"
+        f"the paper's Algorithm 1 {_success(data, paper, paper_curves)},\n"
+        f"and the default solver {_success(data, default, default_curves)}."
     )
-    _print_curves(curves)
-    _, other, other_curves = fit_planted(*arguments_of_fit, solver="auto")
-    print(
-        f"\nThe default solver, within the same limits, stops after {other.n_iter} iterations.\n"
-        f"Loss from {other.loss_path[0]:.4g} to {other.loss_path[-1]:.4g}.\n"
-    )
-    _print_curves(other_curves)
-    better = "the default solver" if other.loss <= solution.loss else "Algorithm 1"
-    print(f"\nThe lower loss, and the picture, is that of {better}.")
-    return _save_demo_picture(data, other_curves if other.loss <= solution.loss else curves, better, arguments.out)
+    by_default = default.loss <= paper.loss
+    curves = default_curves if by_default else paper_curves
+    _print_curves(data, curves)
+    solver = "the default solver" if by_default else "Algorithm 1"
+    return _save_demo_picture(data, curves, solver, arguments.out)
 
 
-def _print_curves(curves: Sequence[DemoCurve]) -> None:
-    """Print a table of the curves, and how many of the planted ones were found."""
-    print("feature  planted  found  true curve's sd  error of the curve")
-    for curve in curves:
-        planted, found = ("yes" if answer else "no" for answer in (curve.planted, curve.found))
-        error = f"{curve.error:.1%}" if curve.planted else "-"
-        print(f"{curve.feature:7d}  {planted:>7}  {found:>5}  {curve.size:15.3f}  {error:>18}")
+def _success(data: Any, solution: Any, curves: Sequence[DemoCurve]) -> str:
     hits = sum(curve.planted and curve.found for curve in curves)
+    others = sum(curve.found and not curve.planted for curve in curves)
     n_planted = sum(curve.planted for curve in curves)
-    extra = sum(curve.found and not curve.planted for curve in curves)
-    print(f"\nFound {hits} of {n_planted} planted features, and {extra} that were not planted.")
+    explained = 1 - 2 * solution.loss / data.y.var()  # the loss is half the mean squared error
+    return f"finds {hits} of the {n_planted}, and {others} other{'s' * (others != 1)}; R^2 is {explained:.3f}"
+
+
+def _print_curves(data: Any, curves: Sequence[DemoCurve]) -> None:
+    """Draw the largest curves beside the learned ones, over the ranks of the rows."""
+    import numpy as np
+
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    blocks = BLOCKS if _can_write(BLOCKS, encoding) else PLAIN_BLOCKS
+    largest = sorted((curve for curve in curves if curve.planted), key=lambda curve: -curve.size)[:DEMO_LINES]
+    print(f"{'feature':>7}  {'true curve':{DEMO_WIDTH}}  {'learned':{DEMO_WIDTH}}  error of the curve")
+    for curve in largest:
+        order = np.argsort(data.X[:, curve.feature], kind="stable")
+        rows = order[np.linspace(0, len(order) - 1, DEMO_WIDTH).astype(int)]
+        truth, learned = curve.truth(data.X[rows, curve.feature]), curve.values[rows]
+        both = np.concatenate([truth, learned])
+        lines = (sparkline(own, both.min(), both.max(), blocks) for own in (truth, learned))
+        print(f"{curve.feature:7d}  {'  '.join(lines)}  {curve.error:18.0%}")
+
+
+def _can_write(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -196,10 +215,11 @@ def _save_demo_picture(data, curves: Sequence[DemoCurve], solver: str, out: str 
         figure = plot_curves(pictures, title=f"The curves that {solver} found among {data.X.shape[1]} features")
     except ImportError as error:
         # Without --out the picture is optional, so its absence is no error.
-        print(f"No picture was saved: {error}", file=sys.stderr if out else sys.stdout)
+        text = f"No picture was saved: {error}" if out else f"For a picture of all curves: {error}"
+        print(text, file=sys.stderr if out else sys.stdout)
         return 1 if out else 0
     figure.savefig(out or DEMO_PICTURE)
-    print(f"Picture: {out or DEMO_PICTURE}")
+    print(f"All that {solver} found: {out or DEMO_PICTURE}")
     return 0
 
 

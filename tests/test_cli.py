@@ -1,5 +1,6 @@
 """The rbr command, and the demo it runs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,37 +10,69 @@ import pytest
 
 import rbr
 from rbr import cli, plotting
+from rbr._text import BLOCKS, PLAIN_BLOCKS
 
 SMALL = ["demo", "--n-rows", "400", "--n-features", "12", "--n-informative", "3", "--seed", "1"]
 
 
-def test_demo_prints_what_was_found_and_saves_a_picture(tmp_path, capsys):
+def test_demo_tells_its_story_in_ten_lines_and_saves_a_picture(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["demo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10 and max(map(len, lines)) <= 100
+    assert lines[0].startswith("2,000 rows of 100 features. 10 of these act on the target")
+    assert re.search(r"Algorithm 1 finds [0-9]+ of the 10, and [0-9]+ others?; R\^2 is 0\.9", lines[2])
+    assert re.search(r"default solver finds [0-9]+ of the 10, and [0-9]+ others?; R\^2 is 0\.9", lines[3])
+    assert lines[-1] == f"All that the default solver found: {cli.DEMO_PICTURE}"
+    assert [p.name for p in tmp_path.iterdir()] == [cli.DEMO_PICTURE]
+    assert (tmp_path / cli.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_saves_where_it_is_told(tmp_path, capsys):
     out = tmp_path / "demo.png"
     assert cli.main([*SMALL, "--out", str(out)]) == 0
-    printed = capsys.readouterr().out
-    assert "Planted 3 of 12 features in 400 rows (seed 1)." in printed
-    found = re.findall(r"^Found [0-3] of 3 planted features, and [0-3] that were not planted\.$", printed, re.M)
-    assert len(found) == 2  # by each solver
-    assert re.search(r"^The lower loss, and the picture, is that of (the default solver|Algorithm 1)\.$", printed, re.M)
+    assert capsys.readouterr().out.startswith("400 rows of 12 features. 3 of these act")
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_demo_without_out_saves_where_it_says(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(SMALL) == 0
-    assert capsys.readouterr().out.endswith(f"Picture: {cli.DEMO_PICTURE}\n")
-    assert [p.name for p in tmp_path.iterdir()] == [cli.DEMO_PICTURE]
+def drawn_curves(printed):
+    """(feature, true curve, learned curve) of each drawn line; a space is no block."""
+    return re.findall(r"^ +(\d+)  (\S+)  (\S+) +\d+%$", printed, re.M)
 
 
-def test_demo_without_matplotlib_says_what_to_install(tmp_path, capsys, monkeypatch):
+def test_demo_draws_the_largest_curves_in_the_terminal(capsys):
+    cli.main(SMALL)
+    data, solution, curves = cli.fit_planted(400, 12, 3, seed=1, solver="auto")
+    drawn = drawn_curves(capsys.readouterr().out)
+    by_size = sorted((curve for curve in curves if curve.planted), key=lambda curve: -curve.size)
+    assert [int(feature) for feature, *_ in drawn] == [curve.feature for curve in by_size]
+    _, truth, learned = drawn[0]
+    heights, learned_heights = ([BLOCKS.index(block) for block in line] for line in (truth, learned))
+    assert len(heights) == len(learned_heights) == cli.DEMO_WIDTH
+    x = np.sort(data.X[:, by_size[0].feature])[np.linspace(0, 399, cli.DEMO_WIDTH).astype(int)]
+    assert np.corrcoef(heights, by_size[0].truth(x))[0, 1] > 0.97
+    assert np.corrcoef(heights, learned_heights)[0, 1] > 0.8
+
+
+def test_demo_without_an_extra_still_shows_the_curves_and_says_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert cli.main(SMALL) == 0
-    assert 'pip install "rbr[plot]"' in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert len(drawn_curves(printed)) == 3
+    assert printed.splitlines()[-1].endswith('pip install "rbr[plot]"')
     assert list(tmp_path.iterdir()) == []
     # It is a failure if a requested picture cannot be drawn.
     assert cli.main([*SMALL, "--out", "demo.png"]) == 1
     assert 'pip install "rbr[plot]"' in capsys.readouterr().err
+
+
+def test_demo_in_a_terminal_without_blocks(tmp_path):
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "rbr", *SMALL], cwd=tmp_path, capture_output=True, env=plain)
+    assert done.returncode == 0, done.stderr
+    drawn = drawn_curves(done.stdout.decode("ascii"))
+    assert len(drawn) == 3 and all(set(truth + learned) <= set(PLAIN_BLOCKS) for _, truth, learned in drawn)
 
 
 def test_demo_learns_the_curves_it_finds():

@@ -24,12 +24,14 @@ from rbr.data.choices import (
     CATEGORY,
     DEFAULT_BINS,
     REGULAR,
+    UNREAD,
     check_edges,
     generator_of,
     index_of,
     max_bins_of,
     methods_of,
     which_categorical,
+    which_excluded,
 )
 from rbr.data.cutting import (
     Cutter,
@@ -40,6 +42,7 @@ from rbr.data.cutting import (
     flat_edges,
     runs_of_kinds,
 )
+from rbr.data.levels import UNSEEN, Categories
 from rbr.data.tables import SparseTable, Table, open_table
 
 if TYPE_CHECKING:
@@ -71,6 +74,8 @@ class Binner:
         The number of threads, as in scikit-learn. The result does not depend on it.
     verbose : int, default 0
         1 prints every few seconds how many columns are done.
+    exclude : list of column names or indices, optional
+        Columns that are not read, whatever they hold: each has a single bin.
 
     Attributes
     ----------
@@ -115,6 +120,7 @@ class Binner:
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        exclude: Any = None,
     ):
         self.max_bins = max_bins
         self.binning = binning
@@ -122,6 +128,7 @@ class Binner:
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.exclude = exclude
 
     def __repr__(self) -> str:
         fitted = f", fitted to {self.n_features_in_} features" if hasattr(self, "n_bins_") else ""
@@ -146,23 +153,28 @@ class Binner:
 
     def _fit(self, table: Table, sample_weight: Any, with_codes: bool) -> np.ndarray | None:
         """Find the bins; `with_codes` also returns the codes of the table, if that saves reading it twice."""
-        is_categorical = which_categorical(self.categorical_features, table)
+        excluded = which_excluded(self.exclude, table)
+        is_categorical = which_categorical(self.categorical_features, table, excluded)
         max_bins = max_bins_of(self.max_bins, table)
         methods, user_edges = methods_of(self.binning, table, is_categorical)
+        methods[excluded] = UNREAD
         n_threads = resolve_n_jobs(self.n_jobs)
         rng = generator_of(self.random_state)
         rows = SampledRows(table, sample_weight, int(max_bins[~is_categorical].max(initial=2)), rng)
         # With numbers only and at most 255 bins, codes are known to fit in bytes before the bins are found.
         codes = None
-        if with_codes and max_bins.max() < 256 and np.isin(methods, (REGULAR, BINOMIAL)).all():
+        if with_codes and max_bins.max() < 256 and np.isin(methods, (REGULAR, BINOMIAL, UNREAD)).all():
             if not isinstance(table, SparseTable):
                 codes = np.empty((table.n_features, table.n_rows), dtype=np.uint8)
+                codes[excluded] = 0
         cutter = Cutter(table, rows, max_bins, user_edges, rng, codes, n_threads, self.verbose)
         parts = Parts(table.n_features)
         for method, start, stop in runs_of_kinds(methods):
             if method == CATEGORY:
                 for j in range(start, stop):
                     parts.add_categories(j, *categories_of(table, j, rows.kept))
+            elif method == UNREAD:
+                parts.add_unread(start, stop)
             else:
                 for first, (edges, positions, n_ordered), missing in cutter.blocks(method, start, stop):
                     parts.add_numbers(first, edges, positions, n_ordered, missing)
@@ -170,6 +182,7 @@ class Binner:
         self.n_features_in_ = table.n_features
         self.feature_names_in_ = table.names
         self.is_categorical_ = is_categorical
+        self._is_excluded = excluded
         self.n_bins_ = parts.n_bins
         self.missing_ = parts.missing
         self.categories_ = parts.categories
@@ -304,8 +317,10 @@ class Binner:
         if isinstance(table, SparseTable):
             self._encode_sparse(table, codes)
         progress = Progress("binning", table.n_features, self.verbose)
-        for categorical, start, stop in runs_of_kinds(self.is_categorical_):
-            if categorical:
+        for kind, start, stop in runs_of_kinds(self.is_categorical_ + 2 * self._is_excluded):
+            if kind == 2:
+                codes[start:stop] = 0
+            elif kind == 1:
                 for j in range(start, stop):
                     codes[j] = self._category_codes(table, j)
             elif not isinstance(table, SparseTable):
@@ -315,7 +330,7 @@ class Binner:
 
     def _encode_sparse(self, table: SparseTable, codes: np.ndarray) -> None:
         zero = np.zeros((1, 1))
-        for j in np.flatnonzero(~self.is_categorical_).tolist():
+        for j in np.flatnonzero(~(self.is_categorical_ | self._is_excluded)).tolist():
             offsets = self._edge_offsets[j : j + 2]
             kernels().encode(zero, self._edges, offsets, codes[j : j + 1], 0, 1)
             codes[j] = codes[j, 0]
@@ -326,9 +341,9 @@ class Binner:
 
     def _category_codes(self, table: Table, j: int) -> np.ndarray:
         levels, codes = table.levels(j)
-        index = {category: k for k, category in enumerate(self.categories_[j])}
+        found = Categories(self.categories_[j]).positions(levels, table.label(j))
         # The code -1 of missing values selects the last entry, the bin after the ordered ones; n_bins_ means "no bin".
-        look_up = [index.get(level, self.n_bins_[j]) for level in levels] + [n_ordered_of(self.categories_[j])]
+        look_up = [self.n_bins_[j] if k == UNSEEN else k for k in found] + [n_ordered_of(self.categories_[j])]
         return np.array(look_up, dtype=np.int64)[codes]
 
     def _code_dtype(self, table: Table) -> type:
@@ -378,6 +393,11 @@ class Parts:
         self.missing[j] = missing
         self.n_bins[j] = n_ordered_of(categories) + missing
         self.positions.append(np.arange(self.n_bins[j], dtype=np.float64))
+
+    def add_unread(self, start: int, stop: int) -> None:
+        """Add features that are not read: one bin each."""
+        self.n_bins[start:stop] = 1
+        self.positions.append(np.zeros(stop - start))
 
     def add_numbers(self, start: int, edges, positions, n_ordered, missing) -> None:
         """Add features from `start` on: row by row n_ordered positions and one edge fewer; what follows is padding."""

@@ -9,13 +9,13 @@ import numpy as np
 
 from rbr._checks import check_int
 from rbr._sizes import MAX_CODE
-from rbr.data.tables import Table, few
+from rbr.data.tables import Table, as_name, few
 
 DEFAULT_BINS = 255
 MAX_BINS = MAX_CODE  # codes start at 0, and one of them is kept for "no bin"
 
 # How a feature is binned.
-REGULAR, BINOMIAL, EDGES, CATEGORY = range(4)
+REGULAR, BINOMIAL, EDGES, CATEGORY, UNREAD = range(5)
 METHODS = {"regular": REGULAR, "binomial": BINOMIAL}
 
 
@@ -32,7 +32,8 @@ class NamedColumns(Protocol):
 
 
 def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter: str) -> int:
-    """The index of a column that a user gives by name or index."""
+    """The index of a column that a user gives by name or index; a tuple is a name, an integer an index."""
+    key = as_name(key) if isinstance(key, tuple) else key
     if isinstance(key, str):
         if names is None:
             raise ValueError(f"{parameter} names the column {key!r}, but the columns of X have no names; use indices")
@@ -111,8 +112,12 @@ def check_edges(edges: Any, name: str) -> np.ndarray:
     return edges
 
 
-def which_categorical(given: Any, table: Table) -> np.ndarray:
-    """Which features are categories."""
+def which_categorical(given: Any, table: Table, excluded: np.ndarray) -> np.ndarray:
+    """Which features are categories; an excluded one is not."""
+    return ~excluded & _named_categorical(given, table, excluded)
+
+
+def _named_categorical(given: Any, table: Table, excluded: np.ndarray) -> np.ndarray:
     is_categorical = np.zeros(table.n_features, dtype=bool)
     if given is None:
         return is_categorical
@@ -120,7 +125,7 @@ def which_categorical(given: Any, table: Table) -> np.ndarray:
         if given != "from_dtype":
             raise ValueError(f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns")
         if table.has_dtypes:
-            is_categorical[:] = [table.holds_categories(j) for j in range(table.n_features)]
+            is_categorical[:] = [not excluded[j] and table.holds_categories(j) for j in range(table.n_features)]
         return is_categorical
     if not isinstance(given, Iterable):
         raise ValueError(f"categorical_features is {given!r}; it must be 'from_dtype', None, or a list of columns")
@@ -135,6 +140,22 @@ def which_categorical(given: Any, table: Table) -> np.ndarray:
     for item in listed:
         is_categorical[index_of(item, table.names, table.n_features, "categorical_features")] = True
     return is_categorical
+
+
+def which_excluded(given: Any, table: Table) -> np.ndarray:
+    """Which features are not read."""
+    excluded = np.zeros(table.n_features, dtype=bool)
+    excluded[list(indices_of(given, table, "exclude"))] = True
+    return excluded
+
+
+def indices_of(columns: Any, table: NamedColumns, parameter: str) -> tuple[int, ...]:
+    """The indices of a list of columns, ascending."""
+    if columns is None:
+        return ()
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise ValueError(f"{parameter} is {columns!r}; it must be a list of column names or indices")
+    return tuple(sorted({index_of(column, table.names, table.n_features, parameter) for column in columns}))
 
 
 def generator_of(random_state: Any) -> np.random.Generator:

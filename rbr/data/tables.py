@@ -1,8 +1,12 @@
-"""A common interface to every kind of table: NumPy arrays, pandas and polars frames, scipy.sparse matrices.
+"""A common interface to every kind of table: NumPy arrays, pandas and polars frames, pyarrow and scipy.sparse.
 
 A table is read by columns: numbers as float32 or float64 (a view where the data allow it, never a float copy
-of the whole table), categories as integer codes with the levels they stand for. pandas, polars and
+of the whole table), categories as integer codes with the levels they stand for. pandas, polars, pyarrow and
 scipy.sparse are recognised only if the program has imported them already.
+
+Column names are text. A name that is not text becomes its text: 7 is "7", and a tuple, as a MultiIndex has it, is its
+parts with "_" between them. Columns that a frame only counts, 0, 1, 2 and so on in this order, have no names, like
+those of an array.
 """
 
 from __future__ import annotations
@@ -27,13 +31,20 @@ ALL = np.empty(0, dtype=np.int64)
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a pandas or polars frame, which is read column by column."""
+    """Whether X is a pandas or polars frame or a pyarrow table, which are read column by column."""
     frames = [sys.modules[name].DataFrame for name in ("pandas", "polars") if name in sys.modules]
-    return isinstance(X, tuple(frames))
+    return isinstance(X, tuple(frames)) or _is_arrow(X)
 
 
-def open_table(X: Any) -> Table:
-    """The table behind X, or an error that says what X must be."""
+def _is_arrow(X: Any) -> bool:
+    pyarrow = sys.modules.get("pyarrow")
+    # The module may be half imported, or a stub.
+    kinds = [getattr(pyarrow, name, None) for name in ("Table", "RecordBatch")]
+    return isinstance(X, tuple(kind for kind in kinds if kind is not None))
+
+
+def open_table(X: Any, unique_names: bool = True) -> Table:
+    """The table behind X, or an error that says what X must be; `unique_names` refuses two columns of one name."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     if pandas is not None and isinstance(X, pandas.DataFrame):
         table: Table = PandasTable(X)
@@ -41,6 +52,10 @@ def open_table(X: Any) -> Table:
         table = PolarsTable(X)
     elif polars is not None and isinstance(X, polars.LazyFrame):
         raise ValueError("X is a polars LazyFrame; it must be a DataFrame: call X.collect() first")
+    elif _is_arrow(X):
+        from rbr.data.arrow import ArrowTable
+
+        table = ArrowTable(X)
     elif "scipy.sparse" in sys.modules and sys.modules["scipy.sparse"].issparse(X):
         table = SparseTable(X)
     else:
@@ -51,6 +66,9 @@ def open_table(X: Any) -> Table:
         raise ValueError(f"Found array X with 0 sample(s) {shape}")
     if table.n_features == 0:
         raise ValueError(f"Found array X with 0 feature(s) {shape}")
+    if unique_names and table.names is not None and len(set(table.names)) < table.n_features:
+        twice = next(name for name in table.names if table.names.count(name) > 1)
+        raise ValueError(f"X has more than one column named {twice!r}; column names must differ")
     return table
 
 
@@ -180,6 +198,23 @@ class RowsOf(Table):
         return levels, index[self._rows]
 
 
+class PlacedColumns(Table):
+    """A table whose columns are those of another one in other places; `places` holds those that may be read."""
+
+    def __init__(self, table: Table, names: tuple[str, ...] | None, n_features: int, places: dict[int, int]):
+        self.n_rows, self.n_features, self.names = table.n_rows, n_features, names
+        self._table, self._places = table, places
+
+    def label(self, j):
+        return self._table.label(self._places[j])
+
+    def _column(self, j, rows):
+        return self._table._column(self._places[j], rows)
+
+    def levels(self, j):
+        return self._table.levels(self._places[j])
+
+
 class ArrayTable(Table):
     """A NumPy array, or anything that NumPy converts to one."""
 
@@ -243,7 +278,7 @@ class PandasTable(Table):
 
     def __init__(self, X):
         self.n_rows, self.n_features = X.shape
-        self.names = check_names(X.columns)
+        self.names = column_names(X.columns)
         self._X = X
         self._seen: dict[int, Any] = {}
 
@@ -271,7 +306,8 @@ class PandasTable(Table):
                 return series.to_numpy(dtype=np.float32, na_value=np.nan)
             return series.to_numpy(dtype=np.float64, na_value=np.nan)
         dtype = getattr(series.dtype, "numpy_dtype", None)
-        refuse_dates(series.dtype.kind if dtype is None else dtype.kind, series.dtype, self.label(j))
+        kind = "M" if series.dtype.name.startswith("period") else series.dtype.kind if dtype is None else dtype.kind
+        refuse_dates(kind, series.dtype, self.label(j))
         return as_numbers(series.to_numpy(dtype=object), self.label(j))
 
     def levels(self, j):
@@ -294,7 +330,7 @@ class PolarsTable(Table):
 
     def __init__(self, X):
         self.n_rows, self.n_features = X.shape
-        self.names = check_names(X.columns)
+        self.names = column_names(X.columns)
         self._X = X
 
     def holds_categories(self, j):
@@ -315,7 +351,9 @@ class PolarsTable(Table):
         elif series.dtype.is_decimal():
             series = series.cast(polars.Float64)
         elif not series.dtype.is_numeric():
-            return as_numbers(np.array(series.to_list(), dtype=object), self.label(j))
+            objects = np.empty(len(series), dtype=object)
+            objects[:] = series.to_list()
+            return as_numbers(objects, self.label(j))
         return as_floats(series.to_numpy())  # where nulls have become NaN
 
     def levels(self, j):
@@ -390,15 +428,22 @@ def few(names: Sequence[str]) -> str:
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
-def check_names(columns: Iterable) -> tuple[str, ...] | None:
-    """The column names if all of them are text, else None, as in scikit-learn."""
+def column_names(columns: Iterable) -> tuple[str, ...] | None:
+    """The names of columns as text, or None if they are only counted.
+
+    >>> column_names([("income", 2020), 7, "age"])
+    ('income_2020', '7', 'age')
+    >>> column_names(range(3))
+    """
     names = tuple(columns)
-    if not all(isinstance(name, str) for name in names):
+    if names == tuple(range(len(names))):
         return None
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"X has more than one column named {twice!r}; column names must differ")
-    return names
+    return tuple(map(as_name, names))
+
+
+def as_name(name: Any) -> str:
+    """The text of a column name."""
+    return "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
 def _tile_weights(weights: np.ndarray | None, n_columns: int) -> np.ndarray | None:
@@ -430,21 +475,24 @@ def as_numbers(column: np.ndarray, label: str) -> np.ndarray:
         raise ValueError(f"Complex data not supported: {label} has dtype {column.dtype}; it must hold real numbers")
     values = [np.nan if is_missing(value) else value for value in column.tolist()]
     try:
-        # For objects that cannot be numbers float() raises a TypeError that says so.
         return np.array([float(value) for value in values])
-    except ValueError as error:
-        text = next((value for value in values if isinstance(value, (str, bytes)) and not _is_number(value)), None)
-        if text is None:
-            raise
-        raise ValueError(
-            f"{label} holds the text {text!r}; it must hold numbers, or be named in categorical_features"
+    except (TypeError, ValueError) as error:
+        bad = next(value for value in values if not _is_number(value))
+        if isinstance(bad, (str, bytes)):
+            raise ValueError(
+                f"{label} holds the text {bad!r}; it must hold numbers, or be named in categorical_features"
+            ) from error
+        # scikit-learn's estimator checks look for the words of float().
+        raise type(error)(
+            f"{label} holds {bad!r:.60} of type {type(bad).__name__}, which is no number: {error}. Convert it to "
+            f"numbers first, a date for example to the days since a fixed date"
         ) from error
 
 
-def _is_number(text: str | bytes) -> bool:
+def _is_number(value: Any) -> bool:
     try:
-        float(text)
-    except ValueError:
+        float(value)
+    except (TypeError, ValueError):
         return False
     return True
 

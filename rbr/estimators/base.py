@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from rbr._checks import check_choice, check_int, check_real, check_sample_weight
@@ -25,9 +26,20 @@ from rbr.data.design import WEIGHTS_KINDS
 from rbr.data.tables import is_frame
 from rbr.estimators.bagging import BagFit, bag_average, candidate_fits
 from rbr.estimators.bootstrap import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
-from rbr.estimators.inputs import Columns, check_offset, dispersion_of_weights, fill_masked, is_ordered
+from rbr.estimators.inputs import (
+    Columns,
+    as_checkable,
+    check_offset,
+    dispersion_of_weights,
+    hint_at_names,
+    is_ordered,
+    name_of,
+    with_text_names,
+)
+from rbr.estimators.reading import ReadingMixin
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
+from rbr.model.unseen import ON_UNSEEN
 from rbr.objective import Objective, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
 from rbr.solvers.averages import average_over_pieces, can_average, is_spoiled
@@ -64,13 +76,14 @@ def all_or_nothing(fit):
     return guarded
 
 
-class RBREstimator(CallbackSupportMixin, BaseEstimator):
+class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
     """Base class of the regressor and the classifier: reading X, fitting, explaining, saving."""
 
     @one_blas_thread()
     def _fit(self, X, y, sample_weight, offset):
         self._check_parameters()
         previous = self.__dict__.get("_solution_tables") if self.warm_start else None
+        target_name = name_of(y)
         X, target = self._read(X, y)
         y, loss, classes = self._target(target)
         if previous and classes is not None and not np.array_equal(classes, self.classes_):
@@ -84,7 +97,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         if offset is not None:
             n_scores = len(classes) if loss.name == "multinomial" else 1
             offset = check_offset(offset, len(y), n_scores)
-        limits = self._limits()
+        limits = self._limits(X)
 
         binner = previous[0] if previous else self._binner()
         design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
@@ -110,8 +123,10 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
                 kept["price"] = solution.problem.options.projection_price
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
-        model = AdditiveModel.from_solution(binner, finished, classes=classes)
+        model = AdditiveModel.from_solution(binner, finished, classes=classes, target=target_name)
+        model = self._without_class_weights(model, counts, y, classes)
         self._keep(model, solution, binner)
+        self._had_offset = offset is not None
         if context is not None:
             fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
             context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
@@ -242,6 +257,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             check_int(self.verbose, "verbose", 0)
         if not isinstance(self.warm_start, (bool, np.bool_)):
             raise ValueError(f"warm_start is {self.warm_start!r}; it must be True or False")
+        check_choice(self.on_unseen, "on_unseen", ON_UNSEEN)
 
     def _kappa(self):
         return DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost
@@ -256,7 +272,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         """X and y, checked: frames stay frames, the rest goes through scikit-learn's checks. Stores column names."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
-        X = fill_masked(X)
+        X = as_checkable(X)
         if is_frame(X):
             y = validate_data(self, X="no_validation", y=y)
             validate_data(self, X, skip_check_array=True)  # last, because it stores the column names
@@ -284,12 +300,12 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             random_state=self.random_state,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
+            exclude=self.exclude,
         )
 
-    def _limits(self) -> tuple[Constraints, dict[int, str]]:
+    def _limits(self, X) -> tuple[Constraints, dict[int, str]]:
         """(constraints without shapes, shapes of the columns that the user names), checked before binning."""
-        names = getattr(self, "feature_names_in_", None)
-        columns = Columns(None if names is None else tuple(names), self.n_features_in_)
+        columns = Columns.of(X)
         for parameter in ("max_segments", "shape"):
             value = getattr(self, parameter)
             if not isinstance(value, Mapping) and np.ndim(value) and len(value) != columns.n_features:
@@ -355,13 +371,18 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
     def _weigh_classes(self, sample_weight, y, classes):
         return sample_weight
 
+    def _without_class_weights(self, model: AdditiveModel, sample_weight, y, classes) -> AdditiveModel:
+        return model
+
     # Using the model ---------------------------------------------------------------------------------------------
 
     def _check_X(self, X):
         check_is_fitted(self, "model_")
-        X = fill_masked(X)
+        X = as_checkable(X)
         if is_frame(X):
-            validate_data(self, X, reset=False, skip_check_array=True)
+            with hint_at_names():
+                named = with_text_names(X) if hasattr(self, "feature_names_in_") else X
+                validate_data(self, named, reset=False, skip_check_array=True)
             return X
         return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False)
 
@@ -392,21 +413,6 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         for term in self.model_.terms:
             importances[list(term.columns)] += term.importance / len(term.columns)
         return importances
-
-    def explain(self, X) -> np.ndarray:
-        """Contributions of the terms to each row's score.
-
-        Parameters
-        ----------
-        X : array, frame or sparse matrix of shape (n_rows, n_features)
-
-        Returns
-        -------
-        array of shape (n_rows, n_terms), with more than two classes (n_rows, n_terms, n_classes)
-            Columns in the order of `terms_`; rows sum to the score less the intercept.
-        """
-        X = self._check_X(X)
-        return self.model_.explain(X)
 
     def bootstrap(
         self, X, y, n=100, *, sample_weight=None, offset=None, random_state=None, n_jobs=None, verbose=None
@@ -450,6 +456,10 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         True
         """
         check_is_fitted(self, "model_")
+        if "_solution_tables" not in vars(self):
+            raise NotFittedError(
+                "bootstrap refits with the bins and parameters of the fit, which a model alone does not hold; call fit"
+            )
         check_int(n, "n", 1)
         X = self._check_X(X)
         y, classes = self._check_target(y, X)
@@ -458,7 +468,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         by_class = self._weigh_classes(None, y, classes)
         binner = self._solution_tables[0]
         design = binner.transform(X, sample_weight).with_weights(self.weights)
-        arguments = self._solver_arguments(self._constraints(X, binner, *self._limits()))
+        arguments = self._solver_arguments(self._constraints(X, binner, *self._limits(X)))
         phi = None if self.dispersion_ is None else RESAMPLED_NOISE * self.dispersion_
         arguments |= {"dispersion": phi, "verbose": 0}
         rng = generator_of(self.random_state if random_state is None else random_state)
@@ -474,7 +484,8 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
                 objective, arguments, is_numeric=~binner.is_categorical_, is_resample=True, **options
             )
             solution = self._finish(solution, binner, {})
-            return solution.f, solution.support
+            own = AdditiveModel.from_solution(binner, solution, classes=classes, measure=False)
+            return solution.f, solution.support, own
 
         needs_positive = self.model_.loss.link == "log"
         draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None, needs_positive=needs_positive)
@@ -484,7 +495,7 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
             stop,
             self.verbose if verbose is None else verbose,
         )
-        return bootstrap_of(self.model_, design, found)
+        return bootstrap_of(self.model_, design, [refit[:2] for refit in found], [own for *_, own in found])
 
     def _check_target(self, y, X):
         """(y as the solver takes it, classes) for the y of the fit, passed again; its classes must be the same."""
@@ -514,80 +525,3 @@ class RBREstimator(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.string = False
         return tags
-
-
-PARAMETERS = """max_features : int or None
-        s_G, the most features that the model may use; None leaves it to the jump cost.
-    max_segments : int or dict {column name or index: int}
-        s_L, the most pieces of a feature's table; columns that a dict leaves out get 32.
-    min_rows : int, or float between 0 and 1
-        The least number of training rows in a piece, or their share; rows count by their weights. 0: no minimum. A bin
-        of missing values and the shapes "frequency" and "free" have none.
-    max_bins : int or dict {column name or index: int}
-        The most bins of a feature, 2 to 65535. Categories keep all their levels.
-    shape : str or dict {column name or index: str}
-        "constant", "linear", "mixed" (each piece constant or a line, whichever lowers the penalised loss more),
-        "increasing", "decreasing", "levels" (categories fused into groups; their default), "frequency" or "free".
-    jump_cost : float or "default"
-        kappa, the price of features and pieces in a single fit. With 0, as in the paper, set max_features too, or all
-        features are used. The default is 1, the price of chance; averages and bags choose their own.
-    binning : "regular", "binomial" or dict {column: one of these, or an array of edges}
-    categorical_features : "from_dtype", list of names or indices, mask or None
-        "from_dtype": frame columns of dtype category, string, or object with text. Ordered categories keep their order.
-    monotonic_cst : array or dict {column name or index: -1, 0 or 1}, optional
-        1 makes a feature's table increasing, -1 decreasing. A ValueError if a dict of shapes gives the feature another
-        one, or if it is a category without an order.
-    exclude, always_include : list of column names or indices, optional
-        Features that are never used, and features that always enter, at no cost.
-    alpha : float
-        Ridge penalty on the tables. The classifier's small default keeps the scores of pure bins finite and readable.
-    prior_rows : float
-        A piece of m rows is shrunk by about m / (m + prior_rows) towards the mean of its table, in the last refit.
-        Averages of bags have none.
-    n_bags : int or "auto"
-        "auto": up to 50,000 rows, and with the default jump cost and solver, the tables are averages over all ways to
-        cut them into pieces, weighted by how well they explain the rows, projected back into the constraint set; else a
-        single fit. 0: a single fit. A number: the average of this many fits on subsamples, projected back; with the
-        default jump cost the strictness of those fits is chosen by their out-of-bag loss.
-    solver : {"auto", "algorithm1"}
-    step_size, max_iter, tol
-        As in `rbr.solve`.
-    weights : {"counts", "uniform"}
-        The geometry of the tables: the shares of the bins, or equal weights as in the paper.
-    position : {"rank", "index", "value"}
-        The axis of lines. "value": the column's own units, so that a line is v + b (x - x0); "rank" and "index": a line
-        is a staircase with a step per bin.
-    segmentation : {"exact", "greedy"}
-    refine_cuts : bool
-        As the last stage of a fit, let jumps between constant pieces lie inside bins, at the place between data values
-        where the training loss is least, and replace two jumps by one where that pays. With bags jumps are joined but
-        not moved, since their places are averages already. Edges that `binning` gives stay. False leaves all jumps at
-        the edges of the bins.
-    n_jobs : int or None
-        Threads; the result does not depend on their number.
-    random_state : int, Generator, RandomState or None
-        For binomial bins, for the rows that quantiles are taken from, and for bags.
-    verbose : int
-        1 prints a line per iteration.
-    warm_start : bool
-        Keep the bins of the last fit; a single fit also starts from its tables. With `refine_cuts` jumps may still
-        move inside bins.
-
-    Attributes
-    ----------
-    model_ : AdditiveModel
-    intercept_, terms_ : of the model
-    selected_features_ : array of int
-        Ascending indices of the used columns.
-    feature_importances_ : array of shape (n_features,)
-        Mean absolute contribution of each column.
-    n_iter_, loss_path_, dispersion_ : of the fit
-    n_features_in_, feature_names_in_ : of the training table
-"""
-
-
-def with_parameters(estimator):
-    """Put the shared parameters into the docstring of an estimator."""
-    if estimator.__doc__:  # python -OO has no docstrings
-        estimator.__doc__ = estimator.__doc__.replace("{parameters}", PARAMETERS)
-    return estimator

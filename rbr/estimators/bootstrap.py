@@ -16,11 +16,12 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from rbr._checks import check_real
+from rbr._checks import check_level
 from rbr.model.terms import Term, column_name, import_pandas, read_only
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Bootstrap:
         The names of those columns.
     term_frequencies : array of shape (n_terms,)
         The share of the refits that used each term of the model.
+    models : tuple of AdditiveModel
+        The refits, with all their terms; a line is a staircase with a step per bin.
     """
 
     terms: tuple[Term, ...] = field(repr=False)
@@ -69,6 +72,7 @@ class Bootstrap:
     frequencies: np.ndarray = field(repr=False)
     feature_names: tuple[str, ...] = field(repr=False)
     term_frequencies: np.ndarray = field(repr=False)
+    models: tuple[AdditiveModel, ...] = field(default=(), repr=False)
 
     def __post_init__(self):
         object.__setattr__(self, "tables", tuple(read_only(table) for table in self.tables))
@@ -106,11 +110,45 @@ class Bootstrap:
         pair of arrays of shape (n_bins, n_outputs)
             In the order of `Term.all_values`: the bin of missing values is the last, if there is one.
         """
-        check_real(level, "level", 0.0, strict=True)
-        if level >= 1:
-            raise ValueError(f"level is {level}; it must be below 1")
+        check_level(level)
         low, high = np.quantile(self.tables[self._position(term)], [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low, high
+
+    def predict(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
+        """The prediction of every refit for each row; of a classifier the probabilities.
+
+        Returns
+        -------
+        array of shape (n_refits, n_rows), or (n_refits, n_rows, n_classes) with more than two classes
+            For two classes the probability of the second.
+        """
+        if not self.models:
+            raise ValueError("this bootstrap has no models to predict with; make it with estimator.bootstrap")
+        return np.stack([_mean_prediction(model, X, offset) for model in self.models])
+
+    def predict_interval(self, X: Any, level: float = 0.9, offset: ArrayLike | None = None) -> np.ndarray:
+        """Where the middle 90% (or another `level`) of the refits see the mean of y at each row.
+
+        This is the uncertainty of the prediction itself, not of a new y: for that, see `RBRRegressor.calibrate`. It
+        leaves out what all refits have in common, the bins and the bias of a sparse fit, so the true mean is inside
+        less often than `level`, above all beside a jump.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        level : float, default 0.9
+            The share of the refits between the two ends, row by row.
+        offset : array of shape (n_rows,), optional
+            Added to the scores.
+
+        Returns
+        -------
+        array of shape (n_rows, 2), or (n_rows, n_classes, 2) with more than two classes
+            For two classes of the probability of the second.
+        """
+        check_level(level)
+        ends = np.quantile(self.predict(X, offset), [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return np.moveaxis(ends, 0, -1)
 
     def frequency(self, term: str | int) -> float:
         """The share of the refits that used a term."""
@@ -140,6 +178,13 @@ class Bootstrap:
                 raise ValueError(
                     f"bands: term {term.name!r} has other bins than in the bootstrap; make one of this model"
                 )
+
+
+def _mean_prediction(model: AdditiveModel, X: Any, offset: ArrayLike | None) -> np.ndarray:
+    if model.classes is None:
+        return model.predict(X, offset=offset)
+    probabilities = model.predict_proba(X, offset=offset)
+    return probabilities[:, 1] if len(model.classes) == 2 else probabilities
 
 
 def resamples(
@@ -224,9 +269,12 @@ def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, ve
 
 
 def bootstrap_of(
-    model: AdditiveModel, design: BinnedMatrix, solutions: Sequence[tuple[np.ndarray, np.ndarray]]
+    model: AdditiveModel,
+    design: BinnedMatrix,
+    solutions: Sequence[tuple[np.ndarray, np.ndarray]],
+    models: Sequence[AdditiveModel] = (),
 ) -> Bootstrap:
-    """The `Bootstrap` of refits on a design, each given as (f, support)."""
+    """The `Bootstrap` of refits on a design, each given as (f, support), and as a model if it is to predict."""
     own_tables = [design.feature_of(term.columns) for term in model.terms]
     tables = []
     for term, j in zip(model.terms, own_tables, strict=True):
@@ -243,4 +291,4 @@ def bootstrap_of(
         of_terms += np.isin(own_tables, support)
     names = tuple(column_name(j, model.feature_names_in_) for j in range(model.n_features_in_))
     n_refits = len(solutions)
-    return Bootstrap(model.terms, tuple(tables), of_columns / n_refits, names, of_terms / n_refits)
+    return Bootstrap(model.terms, tuple(tables), of_columns / n_refits, names, of_terms / n_refits, tuple(models))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from rbr._checks import check_real
-from rbr.estimators.base import RBREstimator, all_or_nothing, with_callbacks, with_parameters
+from rbr.estimators.base import RBREstimator, all_or_nothing, with_callbacks
 from rbr.estimators.inputs import classes_and_codes
+from rbr.estimators.parameters import with_parameters
+from rbr.estimators.scores import check_rows
 from rbr.losses import get_loss
 
 
@@ -70,6 +75,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         random_state=None,
         verbose=0,
         warm_start=False,
+        on_unseen="warn",
     ):
         self.max_features = max_features
         self.max_segments = max_segments
@@ -98,6 +104,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.on_unseen = on_unseen
 
     @all_or_nothing
     @with_callbacks
@@ -137,14 +144,24 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
     def _weigh_classes(self, sample_weight, y, classes):
         if self.class_weight is None:
             return sample_weight
-        codes = y.astype(np.int64)
         sample_weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        return sample_weight * self._weights_of_classes(sample_weight, y, classes)[y.astype(np.int64)]
+
+    def _weights_of_classes(self, sample_weight, y, classes) -> np.ndarray:
         if self.class_weight == "balanced":
             # Weights are summed, so that a row of weight 2 counts as two rows here too.
-            totals = np.bincount(codes, sample_weight, minlength=len(classes))
-            of_class = totals.sum() / len(classes) / np.where(totals > 0, totals, 1.0)
-            return sample_weight * of_class[codes]
-        return sample_weight * compute_sample_weight(self.class_weight, classes[codes])
+            totals = np.bincount(y.astype(np.int64), sample_weight, minlength=len(classes))
+            return totals.sum() / len(classes) / np.where(totals > 0, totals, 1.0)
+        return compute_sample_weight(self.class_weight, classes)
+
+    def _without_class_weights(self, model, sample_weight, y, classes):
+        """The model whose terms report the rows of each class as they are, not as class weights make them count."""
+        if self.class_weight is None:
+            return model
+        of_class = self._weights_of_classes(sample_weight, y, classes)
+        scale = np.divide(1.0, of_class, out=np.zeros_like(of_class), where=of_class > 0)
+        terms = tuple(replace(term, target_sums=term.target_sums * scale) for term in model.terms)
+        return replace(model, terms=terms)
 
     def _keep(self, model, solution, binner):
         super()._keep(model, solution, binner)
@@ -153,12 +170,12 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
     def decision_function(self, X, offset=None) -> np.ndarray:
         """The score: the log-odds of the second of two classes, or one column per class."""
         X = self._check_X(X)
-        return self.model_.decision_function(X, offset=offset)
+        return self.model_.decision_function(X, offset=offset, on_unseen=self.on_unseen)
 
     def predict_proba(self, X, offset=None) -> np.ndarray:
         """Probability of each class, in the order of `classes_`."""
         X = self._check_X(X)
-        return self.model_.predict_proba(X, offset=offset)
+        return self.model_.predict_proba(X, offset=offset, on_unseen=self.on_unseen)
 
     def predict_log_proba(self, X, offset=None) -> np.ndarray:
         """Logarithm of `predict_proba`."""
@@ -168,4 +185,42 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
     def predict(self, X, offset=None) -> np.ndarray:
         """The most probable class."""
         X = self._check_X(X)
-        return self.model_.predict(X, offset=offset)
+        return self.model_.predict(X, offset=offset, on_unseen=self.on_unseen)
+
+    def scorecard(self, points=(600, 50, 20), X=None, y=None, *, odds_of=None, sample_weight=None, offset=None):
+        """A scorecard in whole points, for two classes, and what rounding costs; see `AdditiveModel.scorecard`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr import RBRClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(2000, 3))
+        >>> y = X[:, 0] + (X[:, 1] > 0) + rng.logistic(size=2000) > 0
+        >>> m = RBRClassifier(shape="constant").fit(X, y)
+        >>> card = m.scorecard((600, 50, 20), X, y)
+        >>> frame = card.to_frame()
+        >>> int(frame["points"][0]), card.points(X[:3]).dtype
+        (501, dtype('int64'))
+        """
+        check_is_fitted(self, "model_")
+        return self.model_.scorecard(points, X, y, odds_of=odds_of, sample_weight=sample_weight, offset=offset)
+
+    def score(self, X, y, sample_weight=None, offset=None) -> float:
+        """The share of the rows, by sample weight, whose class is predicted.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        y : array of class labels, shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+        offset : array of shape (n_rows,), with more than two classes (n_rows, n_classes), optional
+            Added to the score of each row, as in `fit`; a model that was fitted with offsets warns without them.
+        """
+        X = self._check_X(X)
+        sample_weight, offset = check_rows(X.shape[0], sample_weight, offset, **self._offset_facts())
+        return float(
+            accuracy_score(
+                y, self.model_.predict(X, offset=offset, on_unseen=self.on_unseen), sample_weight=sample_weight
+            )
+        )

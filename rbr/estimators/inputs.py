@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rbr.data.choices import by_index, index_of
+from rbr.data.choices import by_index, indices_of
 from rbr.data.tables import is_frame, open_table
 
 # Integer labels are counted instead of sorted if all are nearer to zero than this.
@@ -22,6 +24,11 @@ class Columns:
     names: tuple[str, ...] | None
     n_features: int
 
+    @classmethod
+    def of(cls, X: Any) -> Columns:
+        """The columns of a table that has been checked."""
+        return cls(open_table(X).names if is_frame(X) else None, X.shape[1])
+
     def label(self, j: int) -> str:
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
@@ -31,11 +38,7 @@ class Columns:
 
     def indices(self, columns, parameter: str) -> tuple[int, ...]:
         """The indices of a list of columns, ascending."""
-        if columns is None:
-            return ()
-        if isinstance(columns, str) or not isinstance(columns, Iterable):
-            raise ValueError(f"{parameter} is {columns!r}; it must be a list of column names or indices")
-        return tuple(sorted({index_of(column, self.names, self.n_features, parameter) for column in columns}))
+        return indices_of(columns, self, parameter)
 
 
 def classes_and_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,13 +70,40 @@ def dispersion_of_weights(counts: np.ndarray | None, weights: np.ndarray) -> flo
     return float(np.sum(weights[used] ** 2 / counts) / np.sum(weights[used]))
 
 
-def fill_masked(X: Any) -> Any:
-    """X with NaN for the masked entries of a numeric masked array; scikit-learn's checks would drop the mask."""
+def as_checkable(X: Any) -> Any:
+    """X in a form that scikit-learn's checks understand.
+
+    They would drop the mask of a masked array, whose masked numbers become NaN here, and do not see the names in a
+    pyarrow RecordBatch, which becomes a Table.
+    """
+    if is_frame(X) and type(X).__name__ == "RecordBatch":
+        return sys.modules["pyarrow"].Table.from_batches([X])
     if type(X).__module__.startswith("polars") and not is_frame(X):
         open_table(X)  # raises: it is lazy, or a single column
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
         return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
     return X
+
+
+def with_text_names(X: Any) -> Any:
+    """A frame under the names that a model has for its columns, where they are not text: 2001 is "2001" in a file."""
+    names = open_table(X).names
+    if names is None or not hasattr(X, "set_axis") or all(isinstance(name, str) for name in X.columns):
+        return X
+    return X.set_axis(names, axis=1)
+
+
+@contextmanager
+def hint_at_names():
+    """Adds to scikit-learn's error about feature names that the model itself is less strict."""
+    try:
+        yield
+    except ValueError as error:
+        error.add_note(
+            "An estimator keeps scikit-learn's rule: the columns of fit, in that order. Its model_ finds columns by "
+            "name: only those that it uses must be there, in any order, as in model_.predict(X)."
+        )
+        raise
 
 
 def check_offset(offset, n_rows: int, n_scores: int) -> np.ndarray:
@@ -89,7 +119,16 @@ def check_offset(offset, n_rows: int, n_scores: int) -> np.ndarray:
     return offset
 
 
+def name_of(y: Any) -> str | None:
+    """The name of a target: that of a pandas or polars Series, or of the only column of a frame; None without one."""
+    columns = getattr(y, "columns", None)
+    name = getattr(y, "name", None) if columns is None else columns[0] if len(columns) == 1 else None
+    return None if name is None or str(name) == "" else str(name)
+
+
 def is_ordered(X: Any, j: int) -> bool:
-    """Whether column j of a pandas frame is an ordered category."""
+    """Whether column j of a pandas frame or a pyarrow table is an ordered category."""
     dtypes: Any = getattr(X, "dtypes", None)
-    return bool(hasattr(dtypes, "iloc") and getattr(dtypes.iloc[j], "ordered", False))
+    field: Any = getattr(getattr(X, "schema", None), "field", None)
+    dtype: Any = dtypes.iloc[j] if hasattr(dtypes, "iloc") else field(j).type if field is not None else None
+    return bool(getattr(dtype, "ordered", False))

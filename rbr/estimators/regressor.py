@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import NotFittedError
 
-from rbr.estimators.base import RBREstimator, all_or_nothing, with_callbacks, with_parameters
+from rbr._checks import check_level
+from rbr.estimators.base import RBREstimator, all_or_nothing, with_callbacks
+from rbr.estimators.intervals import Calibration
+from rbr.estimators.parameters import with_parameters
+from rbr.estimators.scores import check_rows, d2_score
 from rbr.losses import get_loss
 
 
@@ -62,6 +67,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         random_state=None,
         verbose=0,
         warm_start=False,
+        on_unseen="warn",
     ):
         self.loss = loss
         self.max_features = max_features
@@ -90,6 +96,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.on_unseen = on_unseen
 
     @all_or_nothing
     @with_callbacks
@@ -114,7 +121,120 @@ class RBRRegressor(RegressorMixin, RBREstimator):
     def _target(self, y):
         return np.asarray(y, dtype=np.float64), get_loss(self.loss), None
 
+    def _keep(self, model, solution, binner):
+        super()._keep(model, solution, binner)
+        vars(self).pop("calibration_", None)  # it belongs to the last fit
+
     def predict(self, X, offset=None) -> np.ndarray:
         """The prediction in the units of y."""
         X = self._check_X(X)
-        return self.model_.predict(X, offset=offset)
+        return self.model_.predict(X, offset=offset, on_unseen=self.on_unseen)
+
+    def calibrate(self, X, y, sample_weight=None, offset=None) -> RBRRegressor:
+        """Learn from rows that the fit has not seen how far y lies from its prediction, for `predict_interval`.
+
+        Split-conformal: if new rows come from where these come from, an interval of level 0.9 contains y with a
+        probability of at least 0.9, however good or bad the model is. That holds on average over all rows, not for each
+        kind of row. Rows of the fit would make intervals too narrow. A new fit forgets the calibration, and files do
+        not hold it.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+            Weight 2 is the row twice.
+        offset : array of shape (n_rows,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+            With the attribute `calibration_`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr import RBRRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(3000, 4))
+        >>> y = X[:, 0] + rng.normal(size=3000)
+        >>> m = RBRRegressor().fit(X[:1000], y[:1000]).calibrate(X[1000:2000], y[1000:2000])
+        >>> low, high = m.predict_interval(X[2000:], level=0.8).T
+        >>> round(np.mean((low <= y[2000:]) & (y[2000:] <= high)), 2)
+        np.float64(0.79)
+        """
+        X = self._check_X(X)
+        y, _ = self._check_target(y, X)
+        sample_weight, offset = check_rows(len(y), sample_weight, offset, **self._offset_facts())
+        if not np.isfinite(y).all():
+            raise ValueError(f"y holds {y[~np.isfinite(y)][0]}; all of it must be finite")
+        prediction = self.model_.predict(X, offset=offset, on_unseen=self.on_unseen)
+        self.calibration_ = Calibration.of(self.model_.loss, y, prediction, sample_weight)
+        return self
+
+    def predict_interval(self, X, level=0.9, offset=None) -> np.ndarray:
+        """An interval that contains the y of a new row with a probability of at least `level`; see `calibrate`.
+
+        Each side is missed with at most half of the rest. For counts and amounts the interval widens with the mean, by
+        the spread that the loss expects, does not fall below 0, and begins there where 0 is a likely y. How sure the
+        model is of its mean is another question, which `bootstrap(X, y).predict_interval(X)` answers.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        level : float, default 0.9
+        offset : array of shape (n_rows,), optional
+            Added to the score of each row.
+
+        Returns
+        -------
+        array of shape (n_rows, 2)
+            The lower and the upper end; infinite where there are too few calibration rows: level 0.9 needs 19.
+        """
+        X = self._check_X(X)
+        check_level(level)
+        if not hasattr(self, "calibration_"):
+            raise NotFittedError(
+                "predict_interval needs calibrate(X, y) first, with rows that were not in the fit; for the "
+                "uncertainty of the mean alone, see bootstrap"
+            )
+        return self.calibration_.interval(
+            self.model_.loss, self.model_.predict(X, offset=offset, on_unseen=self.on_unseen), level
+        )
+
+    def score(self, X, y, sample_weight=None, offset=None) -> float:
+        """D^2, the share of the deviance that the model explains, by its own loss: R^2 for squared error.
+
+        The baseline is the best constant beside the same offsets on these rows; so with counts and log(exposure) as
+        the offset it is a constant rate. 1 is perfect, 0 as good as that constant. The loss is that of the fit: for
+        "poisson", "gamma" and "tweedie" this is D^2 of their deviance, for "quantile" of the pinball loss, for "huber"
+        of the Huber loss with the delta of the fit.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+        offset : array of shape (n_rows,), optional
+            Added to the score of each row, as in `fit`; a model that was fitted with offsets warns without them. To
+            pass them through `cross_validate` or `GridSearchCV`, see scikit-learn's metadata routing:
+            ``sklearn.set_config(enable_metadata_routing=True)`` and ``set_fit_request(offset=True)``,
+            ``set_score_request(offset=True)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr import RBRRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X, exposure = rng.normal(size=(2000, 3)), rng.uniform(0.1, 10, 2000)
+        >>> y = rng.poisson(np.where(X[:, 0] > 0, 0.6, 0.2) * exposure)
+        >>> m = RBRRegressor("poisson").fit(X, y, offset=np.log(exposure))
+        >>> round(m.score(X, y, offset=np.log(exposure)), 2)
+        0.32
+        """
+        X = self._check_X(X)
+        y, _ = self._check_target(y, X)
+        sample_weight, offset = check_rows(len(y), sample_weight, offset, **self._offset_facts())
+        z = self.model_.decision_function(X, offset=offset, on_unseen=self.on_unseen)
+        return d2_score(self.model_.loss, y, z, sample_weight, offset)

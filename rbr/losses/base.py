@@ -86,6 +86,33 @@ class Loss:
         """The intercept of the best model without features, whose scores are the rows' offsets, if they have any."""
         return self.refit_intercept_of(rows, 0.0)
 
+    def least_values(self, y: np.ndarray) -> np.ndarray:
+        """The least loss that any score can give each row; 0 unless a loss says otherwise."""
+        return np.zeros(len(y))
+
+    def deviances(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """How far the loss of each row lies above its least value: what D^2 compares."""
+        return self.values(y, z) - self.least_values(y)
+
+    def least_deviance_constant(self, y: np.ndarray, v: np.ndarray, offset: np.ndarray | None = None) -> float:
+        """argmin_c sum_i v_i deviance(y_i, offset_i + c)."""
+        return self.constant_start(y, v, offset)
+
+    def spread(self, prediction: np.ndarray) -> np.ndarray:
+        """The standard deviation of y around each prediction, up to a factor; 1 unless it depends on the mean."""
+        return np.ones_like(prediction)
+
+    def chance_of_zero(self, prediction: np.ndarray, dispersion: float) -> np.ndarray:
+        """The probability that y is 0, by the distribution to which the loss belongs; 0 for one without such a mass.
+
+        The variance of y is dispersion * spread(prediction)^2.
+        """
+        return np.zeros_like(prediction)
+
+    def target_columns(self, y: np.ndarray, n_outputs: int = 1) -> np.ndarray:
+        """What is summed to say what was observed: y itself, for classes a 0/1 column for each; shape (n, columns)."""
+        return np.asarray(y, dtype=np.float64)[:, None]
+
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         """The prediction that belongs to raw scores z: in the units of y, for classes their probabilities."""
         return np.array(z, dtype=np.float64)

@@ -51,6 +51,9 @@ class LogLoss(Loss):
     def inverse_link(self, z):
         return expit(z)
 
+    def target_columns(self, y, n_outputs=1):
+        return np.column_stack([1.0 - y, y])
+
     def _kernel(self):
         return self.name, 0.0, 0.0
 
@@ -187,6 +190,9 @@ class Multinomial(Loss):
     def inverse_link(self, z):
         with np.errstate(under="ignore"):
             return softmax(z, axis=1)
+
+    def target_columns(self, y, n_outputs=1):
+        return np.equal.outer(y, np.arange(n_outputs)).astype(np.float64)
 
     def _evaluate_block(self, y, z, values, residual, curvature):
         # Classes by rows, so that every operation runs along the rows of the block.

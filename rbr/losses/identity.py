@@ -12,7 +12,7 @@ import numpy as np
 
 from rbr.losses.base import Loss, check_parameter
 from rbr.losses.roots import root_of_decreasing
-from rbr.losses.sums import dot, quantile_of_errors, robust_scale_of
+from rbr.losses.sums import Rows, dot, quantile_of_errors, robust_scale_of
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,14 @@ class Quantile(_Clipped):
 
     def _central_level(self):
         return self.level
+
+    def deviances(self, y, z):
+        """The pinball loss itself: it is smoothed only to be descended on."""
+        error = y - z
+        return np.maximum(self.level * error, (self.level - 1) * error)
+
+    def least_deviance_constant(self, y, v, offset=None):
+        return quantile_of_errors(Rows(y, offset, v), self.level)
 
     def curvature_bound(self, y=None, z=None):
         return 0.5 / self._zone()

@@ -41,6 +41,21 @@ class _LogLink(Loss):
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(z)
 
+    def least_values(self, y):
+        """The loss at z = log y; at y = 0, where z falls without end, its limit."""
+        power = self._power()
+        at = np.log(np.where(y > 0, y, 1.0))
+        own = self.values(y, at)
+        return own if power == 2 else np.where(y > 0, own, -1.0 / (2 - power))
+
+    def spread(self, prediction):
+        return prediction ** (self._power() / 2)
+
+    def chance_of_zero(self, prediction, dispersion):
+        """That of a sum of a Poisson number of gamma amounts; for power 1, of a multiple of a Poisson number."""
+        left = 2 - self._power()
+        return np.exp(-(prediction**left) / (left * dispersion)) if left > 0 else np.zeros_like(prediction)
+
     def _terms(self, y, z):
         """y exp((1-q) z), which pulls z up, and exp((2-q) z), which pulls it down."""
         power = self._power()

@@ -7,24 +7,28 @@ down the same few tables.
 
 from __future__ import annotations
 
-import html
+import copy
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbr._checks import check_vector
+from rbr._checks import check_choice, check_vector
 from rbr.losses import Loss
-from rbr.model import edits
-from rbr.model.scoring import Scorer, is_plain, open_checked
+from rbr.model.editable import Editable
+from rbr.model.reading import ModelReading
+from rbr.model.scoring import Scorer, is_plain, open_by_name
+from rbr.model.serving import Servable
 from rbr.model.terms import HasColumns, Record, Term, place_of, read_only, same
+from rbr.model.unseen import Tally, tally_for
 
 if TYPE_CHECKING:
     from rbr.data.binning import Binner
+    from rbr.data.tables import Table
     from rbr.solvers import Solution
 
 __all__ = ["AdditiveModel", "Importance"]
@@ -41,7 +45,7 @@ class Importance(HasColumns):
 
 
 @dataclass(frozen=True, eq=False)
-class AdditiveModel:
+class AdditiveModel(ModelReading, Editable, Servable):
     """An intercept plus functions of the used columns, each a table over bins.
 
     A model is made by a fit (`RBRRegressor.model_`, `RBRClassifier.model_`), by `rbr.load`, or by `from_solution`.
@@ -59,9 +63,12 @@ class AdditiveModel:
         The name of what is predicted.
     n_features_in_ : int
     feature_names_in_ : tuple of str or None
-        The columns that tables must have.
+        The columns of the training table.
     training_loss : float
         The mean loss on the training rows. NaN if not known, as after an edit.
+    metadata : dict
+        Notes of the user, such as a name, an owner or a date of approval: JSON values, which the file keeps. The one
+        part of a model that may be changed in place; every edit copies it.
 
     Examples
     --------
@@ -89,12 +96,14 @@ class AdditiveModel:
     n_features_in_: int
     feature_names_in_: tuple[str, ...] | None
     training_loss: float = math.nan
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
         put = object.__setattr__
         put(self, "terms", tuple(self.terms))
         put(self, "n_features_in_", int(self.n_features_in_))
         put(self, "training_loss", float(self.training_loss))
+        put(self, "metadata", copy.deepcopy(self.metadata))
         if np.ndim(self.intercept) == 0:
             put(self, "intercept", float(self.intercept))
         else:
@@ -204,57 +213,76 @@ class AdditiveModel:
     def _scorer(self) -> Scorer:
         return Scorer(self.terms, self.n_outputs)
 
-    def _scores(self, X: Any, n_jobs: int | None) -> np.ndarray:
+    def _open(self, X: Any) -> Table:
+        used = [column for term in self.terms for column in term.columns]
+        return open_by_name(X, self.feature_names_in_, self.n_features_in_, used, "AdditiveModel")
+
+    def _scores(self, X: Any, n_jobs: int | None, tally: Tally | None) -> np.ndarray:
         """The raw scores, of shape (n_rows, n_outputs)."""
         scorer = self._scorer
         if scorer.only_numbers and is_plain(X) and X.shape[1] == self.n_features_in_:
             out = np.empty((len(X), scorer.n_outputs))
             out[:] = self.intercept
-            scorer.add_array(X, out, n_jobs)
+            scorer.add_array(X, out, n_jobs, tally)
             return out
-        table = open_checked(X, self.feature_names_in_, self.n_features_in_, "AdditiveModel")
+        table = self._open(X)
         out = np.empty((table.n_rows, scorer.n_outputs))
         out[:] = self.intercept
-        scorer.add_table(table, out, n_jobs)
+        scorer.add_table(table, out, n_jobs, tally)
         return out
 
-    def decision_function(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
+    def decision_function(
+        self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None, on_unseen: str = "warn"
+    ) -> np.ndarray:
         """The raw scores: intercept plus what each term adds; log-odds for two classes, logs for a log link.
 
         Parameters
         ----------
         X : array, frame or sparse matrix, shape (n_rows, n_features)
-            With the columns of the training table, of which only the used ones are read. A missing value in a column
-            that had none in training adds 0, and so does an unknown category; values beyond the training range belong
-            to the end pieces.
+            A table with names has the columns that the terms use, in any order; its other columns are ignored. Without
+            names, in X or in training, it has all columns of the training table, in that order. A missing value in a
+            column that had none in training adds 0, and so does an unknown category; values beyond the training range
+            belong to the end pieces. A category whose type has changed, such as 1 for "1", is found by its text; a
+            ValueError names the column if that is ambiguous.
         offset : array of shape (n_rows,), or (n_rows, n_classes) with several score columns, optional
             Added to the scores.
         n_jobs : int or None
             Threads; the result does not depend on their number.
+        on_unseen : {"warn", "raise", "ignore"}
+            What to do about categories that training did not have, and missing values where it had none. "warn": an
+            `UnseenWarning` if they are more than 5% of the rows of a column. "raise": an `UnseenError`, which is a
+            ValueError, if there are any. Both carry `counts`. "ignore": nothing.
 
         Returns
         -------
         array of shape (n_rows,) or (n_rows, n_classes)
         """
-        scores = self._scores(X, n_jobs)
+        tally = tally_for(on_unseen)
+        scores = self._scores(X, n_jobs, tally)
+        if tally is not None:
+            tally.settle(on_unseen)
         if offset is not None:
             scores += _check_offset(offset, scores.shape)
         return scores[:, 0] if self.n_outputs == 1 else scores
 
-    def predict(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
+    def predict(
+        self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None, on_unseen: str = "warn"
+    ) -> np.ndarray:
         """Predictions in the units of the target; for a classifier the most probable class. See `decision_function`."""
-        scores = self.decision_function(X, offset, n_jobs)
+        scores = self.decision_function(X, offset, n_jobs, on_unseen)
         if self.classes is None:
             return self.loss.inverse_link(scores)
         if scores.ndim == 1:
             return self.classes[(scores > 0).astype(np.int64)]
         return self.classes[scores.argmax(axis=1)]
 
-    def predict_proba(self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None) -> np.ndarray:
+    def predict_proba(
+        self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None, on_unseen: str = "warn"
+    ) -> np.ndarray:
         """The probability of each class, in the order of `classes_`; for classifiers only. See `decision_function`."""
         if self.classes is None:
             raise AttributeError("this model is not a classifier: it has no predict_proba, see predict")
-        scores = self.decision_function(X, offset, n_jobs)
+        scores = self.decision_function(X, offset, n_jobs, on_unseen)
         if scores.ndim == 2:
             return self.loss.inverse_link(scores)
         probabilities = np.empty((len(scores), 2))
@@ -263,18 +291,33 @@ class AdditiveModel:
         probabilities[:, 0] = self.loss.inverse_link(-scores)
         return probabilities
 
-    def explain(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+    def explain(self, X: Any, n_jobs: int | None = None, on_unseen: str = "warn", output: str = "default") -> Any:
         """What each term adds to the score of each row.
+
+        Parameters
+        ----------
+        X, n_jobs, on_unseen
+            As in `decision_function`.
+        output : {"default", "pandas", "polars", "dict"}
+            "default" is an array; the others carry the names of the terms.
 
         Returns
         -------
         array of shape (n_rows, n_terms), or (n_rows, n_terms, n_classes) with several score columns
-            Columns in the order of `terms`; rows sum to `decision_function` minus the intercept.
+            Columns in the order of `terms`; rows sum to `decision_function` minus the intercept. A frame has one column
+            for each term, with several score columns for each term and class.
         """
-        table = open_checked(X, self.feature_names_in_, self.n_features_in_, "AdditiveModel")
+        check_choice(output, "output", ("default", "pandas", "polars", "dict"))
+        table, tally = self._open(X), tally_for(on_unseen)
         out = np.zeros((table.n_rows, len(self.terms), self.n_outputs))
         for t, scorer in enumerate(self._scorer_of_each):
-            scorer.add_table(table, out[:, t], n_jobs)
+            scorer.add_table(table, out[:, t], n_jobs, tally)
+        if tally is not None:
+            tally.settle(on_unseen)
+        if output != "default":
+            from rbr.model.frames import contributions_as_frame
+
+            return contributions_as_frame(self, X, out, output)
         return out[:, :, 0] if self.n_outputs == 1 else out
 
     @cached_property
@@ -307,46 +350,6 @@ class AdditiveModel:
         """
         return Record(jump for term in self.terms for jump in term.jumps)
 
-    def summary(self) -> str:
-        """The terms in a table for the terminal, the most important first."""
-        rows = [_COLUMNS, *(row for row in self._summary_rows())]
-        widths = [max(len(row[c]) for row in rows) for c in range(len(_COLUMNS))]
-        lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-        lines.insert(1, "-" * max(map(len, lines)))
-        return "\n".join([*self._summary_head(), *lines])
-
-    def _summary_head(self) -> list[str]:
-        head = [repr(self)]
-        if self.target is not None:
-            head.append(f"target: {self.target}")
-        if self.classes is not None:
-            head.append(f"classes: {', '.join(map(str, self.classes.tolist()))}")
-        intercept = ", ".join(f"{c:.4g}" for c in np.atleast_1d(self.intercept))
-        return [*head, f"intercept: {intercept}"]
-
-    def _summary_rows(self) -> list[tuple[str, ...]]:
-        by_importance = sorted(self.terms, key=lambda term: -term.importance)
-        return [
-            (
-                term.name,
-                term.kind,
-                str(len(term.pieces)),
-                f"{term.range[0]:+.3g} to {term.range[1]:+.3g}",
-                f"{term.importance:.3g}",
-                "" if math.isnan(term.loss_drop) else f"{term.loss_drop:.3g}",
-                _missing_text(term),
-            )
-            for term in by_importance
-        ]
-
-    def _repr_html_(self) -> str:
-        cells = "".join(f"<th>{html.escape(name)}</th>" for name in _COLUMNS)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in self._summary_rows()
-        )
-        head = "<br>".join(html.escape(line) for line in self._summary_head())
-        return f"<div><p>{head}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
-
     def plot(self, terms: Sequence[str | int] | str | int | None = None, **options):
         """Draw the terms, one panel each, the most important first; needs matplotlib: pip install "rbr[plot]".
 
@@ -355,207 +358,6 @@ class AdditiveModel:
         from rbr.plotting import plot_model
 
         return plot_model(self, terms, **options)
-
-    # Edits ------------------------------------------------------------------------------------------------
-
-    def _edited(self, term: str | int, edit: Callable[..., Term], *args: Any) -> AdditiveModel:
-        t = self._position(term)
-        changed = edit(self.terms[t], *args)
-        if changed is self.terms[t]:
-            return self
-        return self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
-
-    def _with_terms(self, terms: Sequence[Term]) -> AdditiveModel:
-        """The model with other terms; its training loss is then unknown."""
-        return replace(self, terms=tuple(term.edited() for term in terms), training_loss=math.nan)
-
-    def set_piece(self, term: str | int, piece: int | str, value: ArrayLike) -> AdditiveModel:
-        """A model with another value in one piece of a term.
-
-        Parameters
-        ----------
-        term : str or int
-            The name of the term, or its position in `terms`.
-        piece : int or "missing"
-            The position in the term's `pieces`, or "missing" for the value of missing values. A line becomes a
-            constant.
-        value : float, or one per class
-
-        Returns
-        -------
-        AdditiveModel
-            The mean of the term is no longer zero; `recentre` moves it into the intercept.
-        """
-        return self._edited(term, edits.set_piece, piece, value)
-
-    def zero(self, term: str | int) -> AdditiveModel:
-        """A model in which a term is kept but adds nothing; `drop` removes it."""
-        return self._edited(term, edits.zero)
-
-    def drop(self, term: str | int) -> AdditiveModel:
-        """A model without a term. The intercept is unchanged, since terms have mean zero."""
-        t = self._position(term)
-        return self._with_terms([own for k, own in enumerate(self.terms) if k != t])
-
-    def merge(self, term: str | int, pieces: Sequence[int]) -> AdditiveModel:
-        """A model in which some pieces of a term are merged into one, at their mean under the training weights.
-
-        Parameters
-        ----------
-        term : str or int
-            The name of the term, or its position in `terms`.
-        pieces : sequence of int
-            Positions in the term's `pieces`; they must be neighbours, unless the pieces are levels.
-        """
-        return self._edited(term, edits.merge, pieces)
-
-    def smooth(self, term: str | int, bandwidth: float = 0.05) -> AdditiveModel:
-        """A model in which a numeric term has its jumps rounded off.
-
-        Each bin takes the mean of the bins around it under the training weights and a Gaussian window, and then all of
-        them are shifted to preserve the mean of the term. Every bin whose value differs from its neighbours' is then a
-        piece.
-
-        Parameters
-        ----------
-        term : str or int
-            The name of the term, or its position in `terms`.
-        bandwidth : float, default 0.05
-            The standard deviation of the window, as a share of the training rows.
-        """
-        return self._edited(term, edits.smooth, bandwidth)
-
-    def make_monotone(self, term: str | int, increasing: bool = True) -> AdditiveModel:
-        """A model in which a numeric term never falls (or never rises): isotonic regression of its table.
-
-        Under the training weights this is the nearest such table, and it has the same mean. The value of missing values
-        is unchanged.
-        """
-        return self._edited(term, edits.make_monotone, increasing)
-
-    def recentre(self) -> AdditiveModel:
-        """A model with the same predictions whose terms have mean zero under the training weights.
-
-        The means go into the intercept, so an unknown category, and a missing value where training had none, get the
-        mean of the term instead of 0.
-        """
-        pairs = [edits.recentred(term) for term in self.terms]
-        intercept = self.intercept + sum(mean for _, mean in pairs)
-        return replace(self, terms=tuple(term for term, _ in pairs), intercept=intercept)
-
-    # Other languages --------------------------------------------------------------------------------------
-
-    def to_sql(self, table: str | Sequence[str] | None = None, dialect: str = "sqlite") -> str:
-        """The score as SQL: the intercept plus a CASE expression for each term.
-
-        Parameters
-        ----------
-        table : str or sequence of str, optional
-            The table to score, such as "customers" or ("schema", "customers"). Without one the expression alone is
-            returned (with several score columns: the expressions, named and with commas between them).
-        dialect : {"sqlite", "postgres", "duckdb", "bigquery"}
-            How names and text are quoted.
-
-        Returns
-        -------
-        str
-            With a table, a SELECT of all its columns, followed by the raw score (`decision_function`, or `predict`
-            before the link) as "score", or with several score columns as "score_<class>" each. A missing value must be
-            NULL; text is compared by the rules of the database. A database that rounds decimal numbers to the nearest
-            double gives exactly the score of `decision_function`. SQLite 3.40 reads about one long number in ten
-            thousand wrong in the last bit: a value exactly at such an edge may then fall on its other side.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import rbr
-        >>> X = np.arange(8.0)[:, None]
-        >>> binner = rbr.Binner().fit(X)
-        >>> B = binner.transform(X)
-        >>> s = rbr.solve(B, np.repeat([1.0, 3.0], 4), constraints=rbr.Constraints(max_segments=2))
-        >>> model = rbr.AdditiveModel.from_solution(binner, s)
-        >>> model = model.set_piece("x0", 0, -1.0).set_piece("x0", 1, 1.5)
-        >>> print(model.to_sql("points"))  # doctest: +ELLIPSIS
-        SELECT *,
-          ...e0
-          + CASE WHEN "x0" IS NULL THEN 0.0e0 WHEN "x0" <= 3.5e0 THEN -1.0e0 ELSE 1.5e0 END AS "score"
-        FROM "points"
-        """
-        from rbr.model.export import to_sql
-
-        return to_sql(self, table, dialect)
-
-    def to_frame(self) -> Any:
-        """A scorecard as a pandas frame: feature, range, points (a column per class), and the share of the rows.
-
-        The first row is the intercept. Points of a line are those of its first and last bin, in `points` and
-        `points_end`; elsewhere the two are equal.
-        """
-        from rbr.model.export import to_frame
-
-        return to_frame(self)
-
-    def to_onnx(self, path: Any = None) -> Any:
-        """The model as an ONNX graph of double numbers; needs the package onnx: pip install "rbr[onnx]".
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write the graph.
-
-        Returns
-        -------
-        onnx.ModelProto
-            It has one input of shape (n_rows, 1) for each used column, named after it. Numbers are doubles, and NaN is
-            missing. Categories are strings if they are text, with "" for missing (unless "" is itself a category), and
-            otherwise doubles. The outputs are "score" (n_rows, n_outputs), and "prediction" (n_rows, 1) or, for a
-            classifier, "probabilities" (n_rows, n_classes) and "label" (n_rows,). Classes that are neither all text nor
-            all integers are represented in "label" by their positions.
-        """
-        from rbr.model.export import to_onnx
-
-        return to_onnx(self, path)
-
-    # Files ------------------------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict:
-        """The model as a dict of plain Python values, the content of its file; `from_dict` is the inverse."""
-        from rbr.model.file import model_to_dict
-
-        return model_to_dict(self)
-
-    @classmethod
-    def from_dict(cls, content: dict) -> AdditiveModel:
-        """The model of a dict that `to_dict` made, or a ValueError that says what is wrong with it."""
-        from rbr.model.file import model_from_dict
-
-        return model_from_dict(content)
-
-    def save(self, path: Any) -> None:
-        """Write the model to a file, as JSON; `rbr.load` reads it.
-
-        The file is replaced in one step: if writing fails, an existing file is left unchanged.
-        """
-        from rbr.model.file import save
-
-        save(self, path)
-
-
-_COLUMNS = ("term", "kind", "pieces", "effect", "mean |effect|", "loss drop", "missing")
-_RIGHT = (False, False, True, False, True, True, False)
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [
-        text.rjust(width) if right else text.ljust(width)
-        for text, width, right in zip(row, widths, _RIGHT, strict=True)
-    ]
-
-
-def _missing_text(term: Term) -> str:
-    if term.missing_value is None:
-        return ""
-    return ", ".join(f"{value:+.3g}" for value in np.atleast_1d(term.missing_value))
 
 
 def _check_offset(offset: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
@@ -574,6 +376,8 @@ def _check(model: AdditiveModel) -> None:
         raise ValueError(f"intercept is {model.intercept}; it must be finite")
     if model.target is not None and not isinstance(model.target, str):
         raise ValueError(f"target is {model.target!r}; it must be text or None")
+    if not isinstance(model.metadata, dict):
+        raise ValueError(f"metadata is {model.metadata!r:.60}; it must be a dict of JSON values")
     names = model.feature_names_in_
     if names is not None and len(names) != model.n_features_in_:
         raise ValueError(f"there are {len(names)} feature names, but n_features_in_ is {model.n_features_in_}")

@@ -1,159 +1,22 @@
-"""A model in other languages: SQL, a scorecard, ONNX.
+"""A model as an ONNX graph.
 
-SQL and ONNX use the merged steps of rbr.model.scoring and add the terms in the same order, so a database that reads
-doubles exactly gives the same bits as `decision_function`, or nearly: it may round v + b * (x - x0) in its own way.
+ONNX uses the merged steps of rbr.model.scoring and adds the terms in the same order as `decision_function`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rbr._text import free_name
 from rbr.model.scoring import Steps, merged_steps
-from rbr.model.terms import Term, column_name, import_pandas
+from rbr.model.terms import Term, column_of
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
-
-
-def _column(model: AdditiveModel, term: Term) -> str:
-    """The name of the one column that a term looks at."""
-    (column,) = term.columns
-    return column_name(column, model.feature_names_in_)
-
-
-# SQL ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a database quotes the name of a column or table, and text."""
-
-    name: Callable[[str], str]
-    text: Callable[[str], str]
-
-
-def _doubled(mark: str) -> Callable[[str], str]:
-    return lambda text: mark + text.replace(mark, mark + mark) + mark
-
-
-def _escaped(mark: str) -> Callable[[str], str]:
-    escapes = {"\\": "\\\\", mark: "\\" + mark, "\n": "\\n", "\r": "\\r"}
-    return lambda text: mark + "".join(escapes.get(letter, letter) for letter in text) + mark
-
-
-_STANDARD = Dialect(_doubled('"'), _doubled("'"))
-DIALECTS = {
-    "sqlite": _STANDARD,
-    "postgres": _STANDARD,
-    "duckdb": _STANDARD,
-    "bigquery": Dialect(_escaped("`"), _escaped("'")),
-}
-
-
-def to_sql(model: AdditiveModel, table: str | Sequence[str] | None, dialect: str) -> str:
-    """See `AdditiveModel.to_sql`."""
-    if dialect not in DIALECTS:
-        raise ValueError(f"dialect is {dialect!r}; it must be one of {', '.join(map(repr, DIALECTS))}")
-    quote = DIALECTS[dialect]
-    scores = [_score(model, c, quote) for c in range(model.n_outputs)]
-    if model.n_outputs == 1:
-        columns = [f"{scores[0]} AS {quote.name('score')}"]
-    else:
-        names = range(model.n_outputs) if model.classes is None else model.classes.tolist()
-        columns = [f"{s} AS {quote.name(f'score_{name}')}" for s, name in zip(scores, names, strict=True)]
-    if table is None:
-        return scores[0] if model.n_outputs == 1 else ",\n  ".join(columns)
-    parts = [table] if isinstance(table, str) else list(table)
-    if not parts or not all(isinstance(part, str) and part for part in parts):
-        raise ValueError(f"table is {table!r}; it must be a name, or a schema and a name")
-    listed = ",\n  ".join(["*", *columns])
-    return f"SELECT {listed}\nFROM {'.'.join(map(quote.name, parts))}"
-
-
-def _score(model: AdditiveModel, c: int, quote: Dialect) -> str:
-    cases = [_case(term, quote.name(_column(model, term)), c, quote) for term in model.terms]
-    return "\n  + ".join([_number(np.atleast_1d(model.intercept)[c]), *cases])
-
-
-def _number(value: float) -> str:
-    """A literal that is a double in every dialect, with all the digits of this one."""
-    digits = repr(float(value))
-    return digits if "e" in digits else f"{digits}e0"
-
-
-def _case(term: Term, column: str, c: int, quote: Dialect) -> str:
-    missing = 0.0 if term.missing_value is None else np.atleast_1d(term.missing_value)[c]
-    whens = [f"WHEN {column} IS NULL THEN {_number(missing)}"]
-    if term.kind == "numeric":
-        steps = merged_steps(term)
-        pieces = [_line(steps, k, c, column) for k in range(len(steps.values))]
-        # One class need not jump where another does; a step that changes nothing is left out.
-        ends = [k for k in range(len(steps.edges)) if pieces[k] != pieces[k + 1]]
-        whens += [f"WHEN {column} <= {_number(steps.edges[k])} THEN {pieces[k]}" for k in ends]
-        otherwise = pieces[-1]
-    else:
-        groups: dict[float, list] = {}
-        for category, value in zip(term.categories or (), term.values.reshape(term.n_ordered, -1)[:, c], strict=False):
-            groups.setdefault(float(value), []).append(category)
-        for value, categories in groups.items():
-            listed = ", ".join(_literal(category, term, quote) for category in categories)
-            whens.append(f"WHEN {column} IN ({listed}) THEN {_number(value)}")
-        otherwise = _number(0.0)
-    return f"CASE {' '.join(whens)} ELSE {otherwise} END"
-
-
-def _line(steps: Steps, k: int, c: int, column: str) -> str:
-    """What piece k adds to the score of class c: a number, or value + slope * (x - anchor)."""
-    value, slope = steps.values[k, c], steps.slopes[k, c]
-    if slope == 0:
-        return _number(value)
-    return f"{_number(value)} + {_number(slope)} * ({column} - {_number(steps.anchors[k])})"
-
-
-def _literal(category: Any, term: Term, quote: Dialect) -> str:
-    if isinstance(category, str):
-        if "\0" in category:
-            raise ValueError(f"term {term.name!r} has the category {category!r}; SQL text cannot hold a zero byte")
-        return quote.text(category)
-    if isinstance(category, bool):
-        return "TRUE" if category else "FALSE"
-    if isinstance(category, int):
-        return str(category)
-    if isinstance(category, float) and np.isfinite(category):
-        return _number(category)
-    raise ValueError(f"term {term.name!r} has the category {category!r}; SQL needs text, finite numbers or bool")
-
-
-# A scorecard ----------------------------------------------------------------------------------------------
-
-
-def to_frame(model: AdditiveModel):
-    """See `AdditiveModel.to_frame`."""
-    pandas = import_pandas("to_frame")
-    classes = None if model.n_outputs == 1 else range(model.n_outputs) if model.classes is None else model.classes
-    rows = [_row("intercept", "", model.intercept, model.intercept, 1.0, classes)]
-    for term in model.terms:
-        for piece in term.pieces:
-            rows.append(_row(term.name, piece.text, *piece.ends, piece.weight, classes))
-        if term.missing_value is not None:
-            value = term.missing_value
-            rows.append(_row(term.name, "missing", value, value, float(term.weights[-1]), classes))
-    return pandas.DataFrame(rows)
-
-
-def _row(feature: str, text: str, first: Any, last: Any, share: float, classes: Iterable | None) -> dict:
-    row: dict[str, Any] = {"feature": feature, "range": text}
-    for name, value in (("points", first), ("points_end", last)):
-        if classes is None:
-            row[name] = float(value)
-        else:
-            row.update({f"{name}_{label}": float(v) for label, v in zip(classes, value, strict=True)})
-    return {**row, "share": share}
 
 
 # ONNX -----------------------------------------------------------------------------------------------------
@@ -171,7 +34,7 @@ def to_onnx(model: AdditiveModel, path: Any):
     graph = _Graph(onnx)
     score = graph.constant(np.reshape(model.intercept, (1, -1)))
     for term in model.terms:
-        score = graph.add("Add", [score, graph.term(term, _column(model, term))])
+        score = graph.add("Add", [score, graph.term(term, column_of(term, model.feature_names_in_))])
     if not model.terms:
         raise ValueError("the model has no terms, so an ONNX graph of it would have no input")
     graph.output("score", score, onnx.TensorProto.DOUBLE, model.n_outputs)
@@ -211,6 +74,8 @@ class _Graph:
         return name
 
     def output(self, name: str, value: str, dtype: int, width: int | None) -> None:
+        # Inputs and outputs share their names, and inputs have those of the columns.
+        name = free_name(name, [own.name for own in self.inputs])
         self.nodes.append(self.helper.make_node("Identity", [value], [name]))
         shape = ["n_rows"] if width is None else ["n_rows", width]
         self.outputs.append(self.helper.make_tensor_value_info(name, dtype, shape))

@@ -1,8 +1,9 @@
 """Model files: versioned JSON that holds all of a model and no code.
 
 Numbers are written so that they read back to the last bit (Python's repr); those that JSON cannot write are "NaN",
-"Infinity" or "-Infinity". A file carries a checksum of its content: one that was cut short or changed is refused.
-In addition, every field is checked as it is read, so that a model that loads can also predict.
+"Infinity" or "-Infinity". rbr writes a checksum of the content: a file that was cut short or changed is refused. One
+without a checksum was written by a person or another program, and is read like any other: every field is checked as it
+is read, so that a model that loads can also predict. Optional fields, such as the user's metadata, may be absent.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rbr.model import AdditiveModel
 from rbr.model.terms import Term
 
 FORMAT = "rbr-model"
-VERSION = 3
+VERSION = 4
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _CLASS_KINDS = "biufUO"
@@ -35,7 +36,7 @@ def load(path: str | os.PathLike) -> AdditiveModel:
 
     Loading runs no code from the file. Files written by earlier versions load as the same model. A file that was cut
     short or changed, that is not a model, or that a later version wrote gives a ValueError that names the file and the
-    problem.
+    problem. Whoever edits a file by hand removes its "checksum", and vouches for the content.
 
     Parameters
     ----------
@@ -90,9 +91,11 @@ def _from_bytes(data: bytes) -> AdditiveModel:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"it is not JSON, or was cut short ({error})") from error
     _check_format(content)
-    given = content.pop("checksum", None)
-    if given != _checksum(content):
-        raise ValueError("its checksum does not fit its content: the file was changed or damaged")
+    if "checksum" in content and content.pop("checksum") != _checksum(content):
+        raise ValueError(
+            "its checksum does not fit its content: the file was changed or damaged (if you have changed it yourself, "
+            "remove the checksum)"
+        )
     return model_from_dict(content)
 
 
@@ -110,11 +113,15 @@ def _checksum(content: dict) -> str:
 
 def model_to_dict(model: AdditiveModel) -> dict:
     """Plain Python values, from which `model_from_dict` makes an equal model."""
+    import rbr
+
     loss = {f.name: _plain(getattr(model.loss, f.name)) for f in fields(model.loss)}
     names = model.feature_names_in_
     return {
         "format": FORMAT,
         "version": VERSION,
+        "rbr_version": rbr.__version__,
+        "metadata": _metadata_out(model.metadata, "metadata"),
         "loss": {"name": model.loss.name, "parameters": loss},
         "target": model.target,
         "classes": None if model.classes is None else _classes_out(model.classes),
@@ -144,7 +151,27 @@ def _term_out(term: Term) -> dict:
         "jump_facts": _numbers_out(term.jump_facts),
         "slopes": _numbers_out(term.slopes),
         "bounds": _numbers_out(term.bounds),
+        "target_sums": _numbers_out(term.target_sums),
+        "exposures": _numbers_out(term.exposures),
     }
+
+
+def _metadata_out(value: Any, where: str) -> Any:
+    """A copy of the user's metadata, of values that JSON gives back as they are (but tuples, as lists)."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"{where} has the key {key!r}; keys must be text")
+        return {key: _metadata_out(item, f"{where}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_metadata_out(item, f"{where}[{k}]") for k, item in enumerate(value)]
+    value = _plain(value)
+    if value is None or isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError(
+        f"{where} is {value!r:.60} of type {type(value).__name__}; a file can hold text, finite numbers, bool, None, "
+        f"and lists and dicts of these"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -212,7 +239,9 @@ def model_from_dict(content: dict) -> AdditiveModel:
         n_features_in_=fields_of_model.integer("n_features_in"),
         feature_names_in_=None if names is None else tuple(names),
         training_loss=fields_of_model.numbers("training_loss", (0,)),
+        metadata=fields_of_model.get("metadata", dict, optional=True) or {},
     )
+    fields_of_model.get("rbr_version", str, optional=True)  # for people and bug reports
     fields_of_model.done()
     return model
 
@@ -255,8 +284,17 @@ def _from_2_to_3(item: Any, where: str) -> dict:
     return {**item, "slopes": np.zeros_like(values).tolist(), "bounds": [["-Infinity", "Infinity"]] * len(values)}
 
 
+def _from_3_to_4(item: Any, where: str) -> dict:
+    """Up to version 3 a term did not say what was observed in its bins."""
+    item = _Fields(item, where).content
+    for name in ("target_sums", "exposures"):
+        if name in item:
+            raise ValueError(f"{where} has the unknown field {name!r}")
+    return {**item, "target_sums": [], "exposures": []}
+
+
 # By version: the function that converts a term to the next version.
-_UPGRADES = {1: _from_1_to_2, 2: _from_2_to_3}
+_UPGRADES = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
 
 
 def _term_in(item: Any, k: int) -> Term:
@@ -290,6 +328,8 @@ def _term_in(item: Any, k: int) -> Term:
         jump_facts=facts,
         slopes=given.numbers("slopes", (1, 2)),
         bounds=given.numbers("bounds", (2,)),
+        target_sums=given.numbers("target_sums", (1, 2)),
+        exposures=given.numbers("exposures", (1,)),
     )
     edges = term.jump_facts[:, 1:4]
     if edges.size and not ((edges >= 0) & (edges < len(term.edges)) & (edges == np.floor(edges))).all():
@@ -337,12 +377,19 @@ class _Fields:
             raise ValueError(f"{where} is {type(content).__name__}; it must be an object")
         self.content, self.where, self.taken = content, where, set(extra)
 
-    def get(self, name: str, types: type | tuple[type, ...], *default: None) -> Any:
+    def has(self, name: str, optional: bool) -> bool:
+        """Whether the field is there; one that is not optional must be."""
         self.taken.add(name)
-        if name not in self.content:
+        if name not in self.content and not optional:
             raise ValueError(f"{self.where} has no {name!r}")
+        return name in self.content
+
+    def get(self, name: str, types: type | tuple[type, ...], *default: None, optional: bool = False) -> Any:
+        """The value of a field; None for null with a `default`, and for an `optional` field that is absent."""
+        if not self.has(name, optional):
+            return None
         value = self.content[name]
-        if default and value is None:
+        if value is None and (default or optional):
             return None
         if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
             raise ValueError(f"{self.where}: {name} is {value!r:.60}, of the wrong type {type(value).__name__}")
@@ -351,10 +398,10 @@ class _Fields:
     def integer(self, name: str) -> int:
         return self.get(name, int)
 
-    def numbers(self, name: str, n_axes: tuple[int, ...]) -> Any:
-        self.taken.add(name)
-        if name not in self.content:
-            raise ValueError(f"{self.where} has no {name!r}")
+    def numbers(self, name: str, n_axes: tuple[int, ...], optional: bool = False) -> Any:
+        """The numbers of a field with as many axes as `n_axes` allows; None for an `optional` field that is absent."""
+        if not self.has(name, optional):
+            return None
         array = _numbers_in(self.content[name], f"{self.where}: {name}")
         if array.ndim not in n_axes:
             raise ValueError(f"{self.where}: {name} has shape {array.shape}; the wrong number of axes")

@@ -28,6 +28,7 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
     objective, constraints = solution.problem.objective, solution.problem.constraints
     tables, shares, n_total = objective.tables, objective.tables.shares, objective.n_total
     facts, drops = facts_and_drops(solution) if measure else ({}, {})
+    observed = _observed(solution) if measure else {}
     terms = []
     for j in np.sort(solution.support).tolist():
         table = slice(tables.offsets[j], tables.offsets[j + 1])
@@ -57,9 +58,20 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
                 # The pieces of ordered categories have boundaries too, but categories have no edges to place a jump at.
                 jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
                 **{name: value for name, value in lines.items() if name != "positions"},
+                **{name: sums[table] for name, sums in observed.items()},
             )
         )
     return tuple(sorted(terms, key=place_of))
+
+
+def _observed(solution: Solution) -> dict[str, np.ndarray]:
+    """By bin, what the training rows of the used tables show: sums of the target and, beside offsets, exposures."""
+    objective, used = solution.problem.objective, np.sort(solution.support)
+    sums = {"target_sums": _whole_where_close(objective.target_sums(used))}
+    exposures = objective.exposure_sums(used)
+    if exposures is not None and np.isfinite(exposures).all():
+        sums["exposures"] = exposures
+    return sums
 
 
 def _lines_of(solution: Solution, table: int, edges: np.ndarray) -> dict:
@@ -134,4 +146,4 @@ def _labels(values: np.ndarray, labels: np.ndarray, slopes: np.ndarray | None, s
 def _whole_where_close(counts: np.ndarray) -> np.ndarray:
     """Counts rounded to whole numbers where they are that close: computing them from shares leaves rounding errors."""
     whole = np.rint(counts)
-    return np.where(np.abs(counts - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, counts)
+    return np.where(np.abs(counts - whole) <= 1e-9 * np.maximum(np.abs(whole), 1.0), whole, counts)

@@ -15,8 +15,10 @@ import numpy as np
 
 from rbr._backend import kernels
 from rbr._parallel import over_ranges, resolve_n_jobs
-from rbr.data.tables import Table, open_table
+from rbr.data.levels import UNSEEN, Categories
+from rbr.data.tables import PlacedColumns, Table, few, open_table
 from rbr.model.terms import Term
+from rbr.model.unseen import Tally
 
 # Less work than this is not worth another thread.
 MIN_ENTRIES_PER_THREAD = 100_000
@@ -40,56 +42,65 @@ class Scorer:
                     self.parts.append(CategoryLookup(term))
         self.only_numbers = len(self.parts) == 1 and isinstance(self.parts[0], NumericRun)
 
-    def add_array(self, X: np.ndarray, out: np.ndarray, n_jobs: int | None) -> None:
+    def add_array(self, X: np.ndarray, out: np.ndarray, n_jobs: int | None, tally: Tally | None = None) -> None:
         """out[i] += the sum of the terms at row i of a float32 or float64 array, if all terms are numeric."""
-        run = cast(NumericRun, self.parts[0])
-        run.add(X, run.columns, out, n_jobs)
+        cast(NumericRun, self.parts[0]).add_array(X, out, n_jobs, tally)
 
-    def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
+    def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None, tally: Tally | None = None) -> None:
         """out[i] += the sum of the terms at row i of any table with the right columns."""
         for part in self.parts:
-            part.add_table(table, out, n_jobs)
+            part.add_table(table, out, n_jobs, tally)
 
 
 class NumericRun:
     """Neighbouring numeric terms as the flat arrays of the kernel `score`."""
 
     def __init__(self, terms: Sequence[Term]):
+        self.terms = terms
         self.columns = np.array([column for (column,) in (term.columns for term in terms)], dtype=np.int64)
         steps = [merged_steps(term) for term in terms]
         self.arrays = _padded(steps)
         self.one_by_one = [_padded([own]) for own in steps]
 
-    def add(self, X: np.ndarray, columns: np.ndarray, out: np.ndarray, n_jobs: int | None) -> None:
-        _deal(n_jobs, len(columns), (X, columns, *self.arrays, out))
+    def add_array(self, X: np.ndarray, out: np.ndarray, n_jobs: int | None, tally: Tally | None) -> None:
+        _deal(n_jobs, len(self.columns), (X, self.columns, *self.arrays, out))
+        if tally is not None:
+            tally.add_array(self.terms, X)
 
-    def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
+    def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None, tally: Tally | None) -> None:
         whole = table.whole()
         if whole is not None:
-            self.add(whole, self.columns, out, n_jobs)
+            self.add_array(whole, out, n_jobs, tally)
             return
         first = np.zeros(1, dtype=np.int64)
-        for j, arrays in zip(self.columns.tolist(), self.one_by_one, strict=True):
-            _deal(n_jobs, 1, (table.numbers(j, j + 1), first, *arrays, out))
+        for term, j, arrays in zip(self.terms, self.columns.tolist(), self.one_by_one, strict=True):
+            numbers = table.numbers(j, j + 1)
+            _deal(n_jobs, 1, (numbers, first, *arrays, out))
+            if tally is not None:
+                tally.add_numbers(term, numbers[:, 0])
 
 
 class CategoryLookup:
     """A categorical term as a table: what each category adds, then what an unknown and a missing one add."""
 
     def __init__(self, term: Term):
+        self.term = term
         (self.column,) = term.columns
-        self.index = {category: k for k, category in enumerate(term.categories or ())}
+        self.categories = Categories(term.categories or ())
         values = term.values.reshape(term.n_ordered, -1)
         nothing = np.zeros((1, values.shape[1]))
         missing = nothing if term.missing_value is None else np.reshape(term.missing_value, (1, -1))
         self.table = np.concatenate([values, nothing, missing])
 
-    def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None) -> None:
+    def add_table(self, table: Table, out: np.ndarray, n_jobs: int | None, tally: Tally | None) -> None:
         levels, codes = table.levels(self.column)
+        positions = np.array(self.categories.positions(levels, table.label(self.column)), dtype=np.int64)
         unknown = len(self.table) - 2
         # Missing values have the code -1, which selects the last entry.
-        entries = np.array([*(self.index.get(level, unknown) for level in levels), unknown + 1], dtype=np.int64)
+        entries = np.append(np.where(positions == UNSEEN, unknown, positions), unknown + 1)
         out += self.table[entries[codes]]
+        if tally is not None:
+            tally.add_levels(self.term, levels, positions, codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +194,31 @@ def is_plain(X: Any) -> bool:
     return type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and len(X) > 0
 
 
-def open_checked(X: Any, names: tuple[str, ...] | None, n_features: int, owner: str) -> Table:
-    """The table behind X, whose columns must be those of the fit."""
-    table = open_table(X)
-    table.check_columns(names, n_features, owner)
-    return table
+def open_by_name(X: Any, names: tuple[str, ...] | None, n_features: int, used: Sequence[int], owner: str) -> Table:
+    """The table behind X, with its columns in the places that they had in training.
+
+    If both have names, columns are found by them: only the `used` ones must be there, anywhere, and others are ignored.
+    Else they are found by position, and there must be as many as in training. A frame that counts its columns gives
+    them the names "0", "1" and so on, and training that has counted them has used the same names, if those are in X.
+    """
+    table = open_table(X, unique_names=False)
+    given = table.names
+    counted = tuple(map(str, range(n_features)))
+    if given is None and names is not None and table.has_dtypes and set(names) == set(counted):
+        given = tuple(map(str, range(table.n_features)))
+    elif given is not None and names is None and set(given) >= set(counted):
+        names = counted
+    if given is None or names is None:
+        table.check_columns(None, n_features, owner)
+        return table
+    if given == names:
+        return table
+    places = {name: k for k, name in enumerate(given)}
+    wanted = [names[j] for j in used]
+    if absent := [name for name in wanted if name not in places]:
+        raise ValueError(f"X has no column {few(absent)}; the model uses the columns {few(wanted)}, found by name")
+    if len(places) < len(given) and (twice := [name for name in wanted if given.count(name) > 1]):
+        raise ValueError(
+            f"X has more than one column named {twice[0]!r}, which the model uses; column names must differ"
+        )
+    return PlacedColumns(table, names, n_features, {j: places[names[j]] for j in used})

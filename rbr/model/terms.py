@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rbr._text import short_numbers
+from rbr._text import one_line, short_numbers
 
 KINDS = ("numeric", "category")
 
@@ -203,6 +203,11 @@ class Term(HasColumns):
     bounds : array of shape (n_ordered, 2)
         The smallest and the largest x that the line of each bin reaches; beyond, it keeps its value there. Infinite
         where it reaches to the end of its piece, and outside of lines.
+    target_sums : array of shape (n_bins, 1), with classes (n_bins, n_classes), or empty
+        The sum of the target over the training rows of each bin, by sample weight; with classes the rows of each class,
+        without class weights. Empty if not known, as in a model from an earlier file.
+    exposures : array of shape (n_bins,), or empty
+        The sum of exp(offset) over the training rows of each bin, for a log link. Empty without offsets.
     """
 
     name: str
@@ -221,12 +226,15 @@ class Term(HasColumns):
     jump_facts: np.ndarray = field(default_factory=lambda: np.empty((0, 5)))
     slopes: np.ndarray = field(default_factory=lambda: np.empty(0))
     bounds: np.ndarray = field(default_factory=lambda: np.empty(0))
+    target_sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    exposures: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self):
         put = object.__setattr__
-        for name in ("edges", "values", "weights", "counts", "positions"):
+        for name in ("edges", "values", "weights", "counts", "positions", "exposures"):
             put(self, name, read_only(getattr(self, name)))
         put(self, "slopes", read_only(self.slopes if np.size(self.slopes) else np.zeros_like(self.values)))
+        put(self, "target_sums", read_only(self.target_sums if np.size(self.target_sums) else np.empty((0, 0))))
         no_bounds = np.tile([-math.inf, math.inf], (len(self.values), 1))
         put(self, "bounds", read_only(self.bounds if np.size(self.bounds) else no_bounds))
         put(self, "labels", read_only(self.labels, np.int32))
@@ -311,7 +319,7 @@ class Term(HasColumns):
         found = list(groups.items())
         if self.grouped:
             found.sort(key=lambda item: tuple(np.atleast_1d(self.values[item[1][0]])))
-        texts = self._texts([bins for _, bins in found])
+        texts = self.texts([bins for _, bins in found])
         return tuple(self._piece(label, bins, text) for (label, bins), text in zip(found, texts, strict=True))
 
     def _piece(self, label: int, bins: list[int], text: str) -> Piece:
@@ -343,10 +351,10 @@ class Term(HasColumns):
             anchor=anchor,
         )
 
-    def _texts(self, groups: list[list[int]]) -> list[str]:
-        """The pieces in words."""
+    def texts(self, groups: Sequence[Sequence[int]]) -> list[str]:
+        """Groups of bins in words, each on one line."""
         if self.kind == "category":
-            names = [str(c) for c in self.categories or ()] or ["no category"]
+            names = [one_line(c) for c in self.categories or ()] or ["no category"]
             return [", ".join(names[k] for k in bins) for bins in groups]
         runs = [_runs(bins) for bins in groups]
         cuts = sorted({start for group in runs for start, _ in group} - {0})
@@ -402,6 +410,12 @@ def place_of(term: Term) -> tuple[int, tuple[int, ...]]:
 def column_name(column: int, names: Sequence[str] | None) -> str:
     """The name of a column: from `names`, or "x3" for column 3 if there are none."""
     return f"x{column}" if names is None else names[column]
+
+
+def column_of(term: Term, names: Sequence[str] | None) -> str:
+    """The name of the one column that a term looks at, which need not be that of the term."""
+    (column,) = term.columns
+    return column_name(column, names)
 
 
 def as_value(value: Any) -> Value:
@@ -479,14 +493,19 @@ def _check(term: Term) -> None:
     if term.missing_value is not None and np.shape(term.missing_value) != term.values.shape[1:]:
         raise ValueError(f"{where}: missing_value has shape {np.shape(term.missing_value)}, values {term.values.shape}")
     _check_slopes(term, where)
-    for name in ("edges", "all_values", "weights", "counts", "positions"):
+    if term.target_sums.size and (term.target_sums.ndim != 2 or len(term.target_sums) != n_bins):
+        raise ValueError(f"{where}: target_sums has shape {term.target_sums.shape}; it must have {n_bins} rows")
+    if term.exposures.size and term.exposures.shape != (n_bins,):
+        raise ValueError(f"{where}: exposures has shape {term.exposures.shape}; it must be ({n_bins},)")
+    for name in ("edges", "all_values", "weights", "counts", "positions", "target_sums", "exposures"):
         if not np.isfinite(getattr(term, name)).all():
             raise ValueError(f"{where}: {name.removeprefix('all_')} holds a number that is not finite")
     if (np.diff(term.edges) <= 0).any():
         k = int(np.flatnonzero(np.diff(term.edges) <= 0)[0])
         raise ValueError(f"{where}: edges {term.edges[k]} and {term.edges[k + 1]} at {k} do not increase")
-    if (term.weights < 0).any() or (term.counts < 0).any():
-        raise ValueError(f"{where}: weights and counts must be at least 0")
+    for name in ("weights", "counts", "exposures"):
+        if (getattr(term, name) < 0).any():
+            raise ValueError(f"{where}: {name} must be at least 0")
     if (term.labels < 0).any():
         raise ValueError(f"{where}: labels must be at least 0")
     if not term.grouped and len(np.unique(term.labels)) != 1 + np.count_nonzero(np.diff(term.labels)):

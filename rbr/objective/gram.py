@@ -336,6 +336,15 @@ class GramObjective(BaseObjective):
     def changes(self, point: Point) -> GramChanges:
         return GramChanges(self, point)
 
+    def target_sums(self, tables: np.ndarray) -> np.ndarray:
+        """Of y less its offset, since the sums hold nothing else."""
+        out, bins = np.zeros((len(self._target), 1)), self.tables.bins_of(tables)
+        out[bins, 0] = self.n_total * (self._target + self._origin * self._masses)[bins]
+        return out
+
+    def exposure_sums(self, tables: np.ndarray) -> None:
+        """None: squared error has no log link."""
+
     def backfit(self, point: Point) -> NoReturn:
         self._refuse("backfit keeps the scores of rows")
 

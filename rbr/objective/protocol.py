@@ -365,6 +365,15 @@ class Objective(Protocol):
     def changes(self, point: Point) -> TableChanges:
         """How the loss changes when one table at a time changes."""
 
+    def target_sums(self, tables: np.ndarray) -> np.ndarray:
+        """Sums of weight * y over the rows of each bin, zero outside the tables: (n_coef, 1).
+
+        With classes a column for each, with the weight of its rows: (n_coef, n_classes).
+        """
+
+    def exposure_sums(self, tables: np.ndarray) -> np.ndarray | None:
+        """Sums of weight * exp(offset) over the rows of each bin, for a log link; None without offsets."""
+
     def backfit(self, point: Point) -> Backfit:
         """The rows around a point, for changes of one table after another."""
 

@@ -437,6 +437,18 @@ class RowObjective(BaseObjective):
 
         return RowChanges(self, point)
 
+    def target_sums(self, tables: np.ndarray) -> np.ndarray:
+        columns = (self.loss.target_columns(block.y, self.n_outputs) for block in self._blocks)
+        weighted = [own * block.v[:, None] for own, block in zip(columns, self._blocks, strict=True)]
+        return self.n_total * self._bin_sums(weighted, tables)
+
+    def exposure_sums(self, tables: np.ndarray) -> np.ndarray | None:
+        if self.loss.link != "log" or all(block.offset is None for block in self._blocks):
+            return None
+        with np.errstate(over="ignore"):
+            weighted = [block.v * (1.0 if block.offset is None else np.exp(block.offset)) for block in self._blocks]
+        return self.n_total * self._bin_sums(weighted, tables)
+
     def backfit(self, point: Point):
         from rbr.objective.backfit import RowBackfit
 

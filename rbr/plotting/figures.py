@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rbr._checks import check_choice, check_int, check_real
+from rbr._checks import check_choice, check_int, check_level
+from rbr._text import class_text
 from rbr.plotting.panels import (
     CLASS_COLORS,
     LEARNED_COLOR,
-    QUIET_COLOR,
     TEXT_SIZE,
     TRUE_COLOR,
     X_SCALES,
-    ValueScale,
     View,
     category_rows,
     draw_categories,
@@ -30,8 +30,8 @@ from rbr.plotting.panels import (
     percent,
     set_titles,
     tidy,
-    value_scale,
 )
+from rbr.plotting.value_axis import QUIET_COLOR, Band, ValueScale, compact_number, value_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,8 @@ __all__ = ["Curve", "plot_curves", "plot_model", "step_edges"]
 
 # Inches.
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.3
-LEFT, RIGHT, TOP, BOTTOM = 0.62, 0.2, 0.34, 0.36
+LEFT, RIGHT, TOP, BOTTOM = 0.62, 0.32, 0.36, 0.36
+LINE_HEIGHT = 0.14
 ROW_HEIGHT = 0.15
 CHARACTER_WIDTH = 0.058
 HEADER = 0.34
@@ -72,7 +73,7 @@ def plot_model(
     the values of their bins, jumps as thin verticals. The grey strip is the density of the training rows. Categories
     are bars; fused levels share one bar, and each level has its share of the rows written beside it. A diamond is the
     value of missing values. If extreme values of a few rows would squeeze all others, the scale of values is linear for
-    the others and logarithmic beyond them, where the background is shaded.
+    the others and logarithmic beyond them, where the background is shaded; a line below the panels says so.
 
     Parameters
     ----------
@@ -125,26 +126,27 @@ def plot_model(
     chosen = _choose_terms(model, terms, max_terms)
     scales = _scales(model, x_scale)
     check_int(max_levels, "max_levels", 1)
-    check_real(level, "level", 0.0, strict=True)
-    if level >= 1:
-        raise ValueError(f"level is {level}; it must be below 1")
+    check_level(level)
     if bands is not None:
         bands.check_terms(chosen)
-    values = _fixed_scale(y_limits) if y_limits is not None else value_scale(chosen) if share_y else None
+    own_bands = [] if bands is None else [bands.band(term.name, level) for term in chosen]
+    values = _value_scales(chosen, own_bands, share_y, y_limits)
     colors = _colors(model.n_outputs)
     has_header = bool(title) or model.n_outputs > 1
+    footnotes = _footnotes(values, bands, level)
     if axes is None:
-        panels = _new_panels(chosen, n_cols, max_levels, has_header)
+        panels = _new_panels(chosen, n_cols, max_levels, has_header, footnotes)
     else:
         panels = _given_panels(axes, len(chosen))
-    for panel, term in zip(panels, chosen, strict=True):
-        view = View(values, _value_label(model), colors, scales.get(term.name, "auto"), max_levels)
+    for i, (panel, term) in enumerate(zip(panels, chosen, strict=True)):
+        view = View(values[i], _value_label(model), colors, scales.get(term.name, "auto"), max_levels)
         draw = draw_numeric if term.kind == "numeric" else draw_categories
         tidy(panel)
-        draw(panel, term, view, None if bands is None else bands.band(term.name, level))
-        # Long category names leave a narrow axis, so its title starts above the names.
-        names_too = axes is None and term.kind == "category"
-        set_titles(panel, elided(term.name, 30), _note(term, bands), _left_of(panel) if names_too else 0.0)
+        draw(panel, term, view, own_bands[i] if own_bands else None)
+        # Titles begin where the space of a panel does: above the names of categories, and one below the other.
+        set_titles(panel, elided(term.name, 30), _note(term, bands), _left_of(panel) if axes is None else 0.0)
+    if axes is not None and footnotes:
+        _write_below(panels[-1], footnotes)
     _add_header(panels, model, title, colors, own_figure=axes is None)
     return panels
 
@@ -171,6 +173,15 @@ def _scales(model: AdditiveModel, x_scale) -> dict[str, str]:
     return dict(x_scale)
 
 
+def _value_scales(terms: Sequence[Term], bands: Sequence[Band], share_y: bool, y_limits) -> list[ValueScale]:
+    """The scale of the values of each term."""
+    if y_limits is not None:
+        return [_fixed_scale(y_limits)] * len(terms)
+    if share_y:
+        return [value_scale(terms, bands)] * len(terms)
+    return [value_scale([term], bands[i : i + 1]) for i, term in enumerate(terms)]
+
+
 def _fixed_scale(limits) -> ValueScale:
     if np.shape(limits) != (2,) or not np.isfinite(limits).all() or not limits[0] < limits[1]:
         raise ValueError(f"y_limits is {limits!r}; it must be a pair of finite numbers, low < high")
@@ -190,26 +201,48 @@ def _value_label(model: AdditiveModel) -> str:
     """The label of the value axis: what a term's value is added to."""
     target = elided(model.target or "y", 20)
     if model.loss.link == "logit" and model.classes is not None:
-        return f"adds to log-odds of {elided(str(model.classes[1]), 16)}"
+        return f"adds to log-odds of {elided(class_text(model.target, model.classes.tolist()[1]), 20)}"
     return {
         "identity": f"adds to {target}",
         "log": f"adds to log {target}",
         "logit": "adds to log-odds",
-        "softmax": "adds to score (softmax)",
+        "softmax": "adds to score (softmax)" if model.target is None else f"adds to score of {target}",
     }.get(model.loss.link, f"adds to {model.loss.link} {target}")
 
 
 def _note(term: Term, bands: Bootstrap | None) -> str:
     if bands is None:
         return f"mean |effect| {term.importance:.2g}"
-    return f"{term.importance:.2g}, in {percent(bands.frequency(term.name))} of refits"
+    return f"mean |effect| {term.importance:.2g}\nused in {percent(bands.frequency(term.name))} of refits"
+
+
+def _footnotes(values: Sequence[ValueScale], bands: Bootstrap | None, level: float) -> list[str]:
+    """What a picture does not explain by itself: where the scale of values bends, and what bands are."""
+    notes = []
+    bent = {scale.inner for scale in values if scale.inner != scale.whole}
+    if bent:
+        (low, high), *others = bent
+        where = "" if others else f" (outside {_short(low)} to {_short(high)})"
+        notes.append(f"Shaded{where}: the axis of effects is logarithmic there, so that a few far values fit in.")
+    if bands is not None:
+        notes.append(f"Pale bands and thin lines: the middle {level:.0%} of {bands.n_refits} refits.")
+    return notes
+
+
+def _short(number: float) -> str:
+    return compact_number(float(f"{number:.2g}"))
 
 
 # Layout -------------------------------------------------------------------------------------------------------------
 
 
-def _new_panels(terms: Sequence[Term], n_cols: int | None, max_levels: int, has_header: bool) -> np.ndarray:
-    """Axes in columns: each panel goes to the shortest column so far, so that tall panels do not stretch others."""
+def _new_panels(
+    terms: Sequence[Term], n_cols: int | None, max_levels: int, has_header: bool, footnotes: Sequence[str]
+) -> np.ndarray:
+    """Axes in columns, with the footnotes below: each panel goes to the shortest column so far.
+
+    Heights are multiples of one height, so that panels beside each other begin, and mostly end, on the same line.
+    """
     from matplotlib import pyplot
 
     n_cols = min(3 if n_cols is None else check_int(n_cols, "n_cols", 1), len(terms))
@@ -222,18 +255,21 @@ def _new_panels(terms: Sequence[Term], n_cols: int | None, max_levels: int, has_
             rows = category_rows(term, max_levels)
             n_rows = len(rows) + 1.2 * (term.missing_value is not None)
             left = max(LEFT, 0.15 + CHARACTER_WIDTH * max(len("missing"), *(len(row.text) for row in rows)))
-        height = max(PANEL_HEIGHT, TOP + BOTTOM + 0.1 + ROW_HEIGHT * n_rows)
+        height = PANEL_HEIGHT * max(1, int(np.ceil((TOP + BOTTOM + 0.1 + ROW_HEIGHT * n_rows) / PANEL_HEIGHT)))
         c = int(np.argmin(depths))
         places.append((c, depths[c], left, height))
         depths[c] += height
     header = HEADER if has_header else 0.05
-    total = (width * n_cols, depths.max() + header)
+    lines = [line for note in footnotes for line in wrap(note, int((width * n_cols - 0.2) / CHARACTER_WIDTH))]
+    total = (width * n_cols, depths.max() + header + LINE_HEIGHT * len(lines) + 0.08 * bool(lines))
     figure = pyplot.figure(figsize=total, dpi=120)
+    if lines:
+        place = (0.1 / total[0], 0.08 / total[1])
+        figure.text(*place, "\n".join(lines), va="bottom", fontsize=TEXT_SIZE, color=QUIET_COLOR, gid="footnotes")
     panels = np.empty(len(terms), dtype=object)
     for i, (c, depth, left, height) in enumerate(places):
-        right = RIGHT + 0.12 * (terms[i].kind == "category")
         bottom = total[1] - header - depth - height + BOTTOM
-        size = (width - left - right, height - TOP - BOTTOM)
+        size = (width - left - RIGHT, height - TOP - BOTTOM)
         panels[i] = figure.add_axes(
             ((c * width + left) / total[0], bottom / total[1], size[0] / total[0], size[1] / total[1])
         )
@@ -246,6 +282,21 @@ def _left_of(panel: Axes) -> float:
     width = cast("Figure", panel.figure).get_size_inches()[0]
     column = int(box.x0 * width / PANEL_WIDTH) if width > 1.5 * PANEL_WIDTH else 0
     return ((column * PANEL_WIDTH + 0.1) / width - box.x0) / box.width
+
+
+def _write_below(panel: Axes, footnotes: Sequence[str]) -> None:
+    """Footnotes below a panel of somebody else's figure."""
+    panel.annotate(
+        "\n".join(footnotes),
+        (0.0, 0.0),
+        (0, -34),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        va="top",
+        fontsize=TEXT_SIZE,
+        color=QUIET_COLOR,
+        gid="footnotes",
+    )
 
 
 def _given_panels(axes: Any, n_terms: int) -> np.ndarray:

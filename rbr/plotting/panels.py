@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr._text import short_numbers
+from rbr._text import one_line, short_numbers
+from rbr.plotting.value_axis import QUIET_COLOR, ValueScale, apart, compact_number, set_value_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 LEARNED_COLOR = "#d1495b"
 TRUE_COLOR = "#22333b"
-QUIET_COLOR = "#8d99a6"
-FAR_COLOR = "#f1f3f5"
 CLASS_COLORS = ("#d1495b", "#00798c", "#edae49", "#5f4b8b", "#66a182", "#8d5a3b", "#2e4057", "#c879ff")
 
 X_SCALES = ("auto", "linear", "log", "rank")
@@ -49,14 +48,14 @@ TEXT_SIZE = 7
 class View:
     """How a panel is drawn.
 
-    values : the scale of the values, or None for each panel's own
+    values : the scale of the values
     label : what the values are
     colors : one per score column
     x_scale : one of X_SCALES
     max_levels : up to this many categories are all shown one by one
     """
 
-    values: ValueScale | None
+    values: ValueScale
     label: str
     colors: Sequence[str]
     x_scale: str
@@ -88,7 +87,7 @@ def elided(text: str, longest: int = LONGEST_NAME) -> str:
     >>> elided("Married-civ-spouse"), elided("a very long name of a department in Lyon")
     ('Married-civ-spouse', 'a very long name …nt in Lyon')
     """
-    text = " ".join(text.split()) or repr(text)
+    text = one_line(" ".join(text.split()) or repr(text))
     # A dollar sign would start a formula.
     return _without_middle(text, longest).replace("$", r"\$")
 
@@ -98,99 +97,6 @@ def _without_middle(text: str, longest: int) -> str:
         return text
     n_tail = (longest - 1) * 2 // 5
     return f"{text[: longest - 1 - n_tail]}…{text[len(text) - n_tail :]}"
-
-
-@dataclass(frozen=True)
-class ValueScale:
-    """The scale of values: linear from `inner[0]` to `inner[1]`, logarithmic from there to the ends of `whole`."""
-
-    whole: tuple[float, float]
-    inner: tuple[float, float]
-
-    @property
-    def bend(self) -> float:
-        """The distance outside `inner` at which the slope of the scale has fallen to a half."""
-        return 0.15 * (self.inner[1] - self.inner[0])
-
-    def forward(self, y):
-        low, high = self.inner
-        over, under = np.maximum(np.subtract(y, high), 0.0), np.maximum(np.subtract(low, y), 0.0)
-        return np.clip(y, low, high) + self.bend * (np.log1p(over / self.bend) - np.log1p(under / self.bend))
-
-    def inverse(self, u):
-        low, high = self.inner
-        # An interactive window may ask for places far outside of what is drawn; the limit avoids overflow.
-        over, under = (np.clip(x / self.bend, 0.0, 500.0) for x in (np.subtract(u, high), np.subtract(low, u)))
-        return np.clip(u, low, high) + self.bend * (np.expm1(over) - np.expm1(under))
-
-    def padded(self, below: float, above: float) -> tuple[float, float]:
-        """The limits of the axis, with margins at both ends as fractions of its length."""
-        low, high = self.forward(np.array(self.whole))
-        length = high - low
-        low, high = self.inverse(np.array([low - below * length, high + above * length]))
-        return float(low), float(high)
-
-
-def value_scale(terms: Sequence[Term], share: float = 0.02) -> ValueScale:
-    """The scale on which the values of all the terms can be read.
-
-    For example, the log-odds of a bin with a dozen rows of one class are far from all the others. If leaving out the
-    smallest and the largest `share` of what the terms add to the training rows more than halves the range, the scale is
-    linear only on what remains.
-    """
-    values = np.concatenate([term.all_values.ravel() for term in terms])
-    weights = np.concatenate([np.repeat(term.weights, term.n_outputs) for term in terms])
-    order = np.argsort(values)
-    values, below = values[order], np.cumsum(weights[order])
-    first, last = np.searchsorted(below, [share * below[-1], (1 - share) * below[-1]])
-    inner = min(values[first], 0.0), max(values[min(last, len(values) - 1)], 0.0)
-    whole = min(0.0, *(term.range[0] for term in terms)), max(0.0, *(term.range[1] for term in terms))
-    if whole[0] == whole[1]:
-        whole = (-1.0, 1.0)
-    squeezed = 0 < inner[1] - inner[0] < (whole[1] - whole[0]) / 2
-    return ValueScale(whole, inner if squeezed else whole)
-
-
-def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, above: float) -> None:
-    """Give the axis "x" or "y" the scale of values; where it is not linear the background is shaded."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-
-    axis = axes.xaxis if name == "x" else axes.yaxis
-    set_limits, line_at, shade = (
-        (axes.set_xlim, axes.axvline, axes.axvspan) if name == "x" else (axes.set_ylim, axes.axhline, axes.axhspan)
-    )
-    low, high = values.padded(below, above)
-    line_at(0.0, color=QUIET_COLOR, linewidth=0.6, alpha=0.6, zorder=0.2)
-    ticks = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(*values.inner)
-    if values.inner != values.whole:
-        getattr(axes, f"set_{name}scale")("function", functions=(values.forward, values.inverse))
-        far = np.outer([1, 2, 5], 10.0 ** np.arange(-3, 7)).ravel()
-        far = np.concatenate([far, -far])
-        far = far[(far >= values.whole[0]) & (far <= values.whole[1])]
-        # Zero and the outermost come first, so that `apart` keeps them: they show how far out the far values are.
-        outermost = {0.0, far.min(initial=0.0), far.max(initial=0.0)}
-        ticks = [*sorted(outermost, key=abs), *sorted([*ticks, *far], key=abs)]
-        if values.whole[0] < values.inner[0]:
-            shade(low, values.inner[0], color=FAR_COLOR, linewidth=0, zorder=0, gid="far")
-        if values.whole[1] > values.inner[1]:
-            shade(values.inner[1], high, color=FAR_COLOR, linewidth=0, zorder=0, gid="far")
-    axis.set_major_locator(FixedLocator(apart(ticks, values.whole, values.forward)))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: compact_number(x)))
-    axis.set_minor_locator(NullLocator())
-    set_limits(low, high)
-
-
-def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[float]:
-    """The ticks between the ends, without those that would be drawn close to an earlier one of the list."""
-    ticks = np.asarray(ticks, dtype=np.float64)
-    ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
-    low, high = forward(np.array(ends))
-    kept: list[float] = []
-    for tick in ticks.tolist():
-        place = forward(np.array([tick, *kept]))
-        if (np.abs(place[1:] - place[0]) >= 0.1 * (high - low)).all():
-            kept.append(tick)
-    return sorted(kept)
 
 
 # Numbers ------------------------------------------------------------------------------------------------------------
@@ -328,7 +234,7 @@ def draw_numeric(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, np.
     edges = outer_edges(term)
     scale = choose_scale(edges, view.x_scale)
     _set_x_axis(axes, scale, edges, term)
-    set_value_axis(axes, "y", view.values or value_scale([term]), 0.14, 0.06)
+    set_value_axis(axes, "y", view.values, 0.14, 0.06)
     _draw_density(axes, term, edges, scale)
     n = term.n_ordered
     for c in range(term.n_outputs):
@@ -385,21 +291,6 @@ def _set_x_axis(axes: Axes, scale: Scale, edges: np.ndarray, term: Term) -> None
 def _log_ticks(low: float, high: float) -> list[float]:
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     return [m * 10.0**d for d in decades for m in (1, 2, 5) if low <= m * 10.0**d <= high]
-
-
-def compact_number(number: float) -> str:
-    """A number for a tick: 15k, 2M, 0.25.
-
-    Examples
-    --------
-    >>> from rbr.plotting.panels import compact_number
-    >>> [compact_number(x) for x in (0, 0.25, 1990, 15000, 2.5e6, -3e-7)]
-    ['0', '0.25', '1990', '15k', '2.5M', '-3e-07']
-    """
-    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= max(unit, 1e4):
-            return f"{number / unit:g}{letter}"
-    return f"{number:.6g}"
 
 
 def _draw_density(axes: Axes, term: Term, edges: np.ndarray, scale: Scale) -> None:
@@ -541,7 +432,7 @@ def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, 
     """Draw a categorical term as horizontal bars; `band` as in `draw_numeric`."""
     rows = category_rows(term, view.max_levels)
     n_rows = len(rows)
-    set_value_axis(axes, "x", view.values or value_scale([term]), 0.06, 0.06)
+    set_value_axis(axes, "x", view.values, 0.06, 0.06)
     axes.set_ylim(n_rows - 0.4 + 1.2 * (term.missing_value is not None), -0.6)
     for start, stop in runs_of(np.array([row.bar for row in rows])):
         _draw_level(axes, term.all_values[rows[start].bins[0]], start, stop, view.colors)

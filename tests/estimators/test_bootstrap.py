@@ -299,7 +299,21 @@ def test_bands_are_drawn(regressor, boot):
     drawn = band.get_data()
     assert_array_equal(drawn.values, high[:, 0])
     assert_array_equal(drawn.baseline, low[:, 0])
-    assert "in 100% of refits" in axes[0].get_title(loc="right")
+    importance = regressor.model_["x3"].importance
+    assert axes[0].get_title(loc="right") == f"mean |effect| {importance:.2g}\nused in 100% of refits"
+    (note,) = [text.get_text() for text in axes[0].figure.texts if text.get_gid() == "footnotes"]
+    assert "the middle 50% of 20 refits" in note
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("share_y", [True, False])
+def test_bands_fit_into_the_picture(boot, regressor, share_y):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    wide = dataclasses.replace(boot, tables=tuple(3.0 * table for table in boot.tables))
+    axes = regressor.plot("x3", bands=wide, level=0.9, share_y=share_y)
+    low, high = wide.band("x3", 0.9)
+    bottom, top = axes[0].get_ylim()
+    assert bottom < low.min() and high.max() < top
     pyplot.close("all")
 
 

@@ -97,6 +97,7 @@ BAD = {
     "n_bags": [-1, 2.5, "many"],
     "refine_cuts": [3, "yes"],
     "solver": ["newton", None],
+    "on_unseen": ["explode", None],
     "step_size": [0, -1.0, np.nan, "long"],
     "max_iter": [0, 1.5, "many"],
     "tol": [-1e-3, np.nan, "small"],

@@ -1,5 +1,7 @@
 """Inputs of the estimators: every kind of table, categories, missing values, and columns by name."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -146,6 +148,53 @@ def test_dates_are_refused_by_name(frame):
         RBRRegressor(**STRICT).fit(frame, np.arange(4.0))
 
 
+WHOLE_COLUMNS = {
+    "periods": pd.period_range("2020-01-01", periods=4, freq="D"),
+    "dates": [datetime.date(2020, 1, 1)] * 4,
+    "times": [datetime.time(1)] * 4,
+    "datetimes": pd.Series([datetime.datetime(2020, 1, 1)] * 4, dtype=object),
+    "lists": [[1, 2]] * 4,
+    "dicts": [{"a": 1}] * 4,
+    "intervals": pd.interval_range(0, 4),
+    "complex": np.ones(4) * 1j,
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE_COLUMNS)
+def test_what_is_no_number_is_refused_by_name_unless_it_is_excluded(kind):
+    frame = pd.DataFrame({"a": np.tile([0.0, 1.0], 20), "when": [*WHOLE_COLUMNS[kind]] * 10})
+    y = frame["a"] * 2
+    with pytest.raises((TypeError, ValueError), match="column 'when' "):
+        RBRRegressor(**STRICT).fit(frame, y)
+    m = RBRRegressor(exclude=["when"], **STRICT).fit(frame, y)
+    assert m.selected_features_.tolist() == [0]
+    np.testing.assert_allclose(m.predict(frame), y, atol=1e-6)
+    m.bootstrap(frame, y, n=2)
+
+
+@pytest.mark.parametrize("values", [[[1, 2]] * 4, [{"a": 1}] * 4, [datetime.date(2020, 1, 1)] * 4])
+def test_polars_columns_that_are_no_numbers_are_refused_by_name(values):
+    frame = pl.DataFrame({"a": np.tile([0.0, 1.0], 20), "when": values * 10})
+    y = frame["a"].to_numpy() * 2
+    with pytest.raises((TypeError, ValueError), match="column 'when' "):
+        RBRRegressor(**STRICT).fit(frame, y)
+    assert RBRRegressor(exclude=["when"], **STRICT).fit(frame, y).selected_features_.tolist() == [0]
+
+
+@pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, sparse.csc_array])
+@pytest.mark.parametrize("exclude", [[0], [1], [0, 2], [2, 3]])
+def test_excluded_columns_are_not_read(convert, exclude, numbers):
+    X, y = numbers
+    X = np.column_stack([X, X[:, 0]])
+    m = RBRRegressor(exclude=exclude, **STRICT).fit(convert(X), y)
+    emptied = X.copy()
+    emptied[:, exclude] = np.nan
+    assert_same_model(m.model_, RBRRegressor(exclude=exclude, **STRICT).fit(convert(emptied), y).model_)
+    others = np.setdiff1d(np.arange(4), exclude)
+    alone = RBRRegressor(**STRICT).fit(X[:, others], y)
+    assert m.selected_features_.tolist() == others[alone.selected_features_].tolist()
+
+
 def test_lazy_frames_are_refused(numbers):
     X, y = numbers
     with pytest.raises(ValueError, match="X is a polars LazyFrame; it must be a DataFrame"):
@@ -281,8 +330,6 @@ def test_columns_are_checked_by_name(frame, numbers):
         for method in (m.predict, m.explain):
             with pytest.raises(ValueError, match="feature names"):
                 method(table)
-        with pytest.raises(ValueError, match="columns of X must be those of fit"):
-            m.model_.predict(table)
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         m.predict(X)
 

@@ -359,9 +359,8 @@ def test_columns_are_checked_by_name():
     pandas = pytest.importorskip("pandas")
     model = make_model(0)
     frame = pandas.DataFrame({name: [0.5] for name in model.feature_names_in_})
-    with pytest.raises(ValueError, match="in another order"):
-        model.predict(frame[list(model.feature_names_in_)[::-1]])
-    with pytest.raises(ValueError, match="missing 'b'"):
+    np.testing.assert_array_equal(model.predict(frame[list(model.feature_names_in_)[::-1]]), model.predict(frame))
+    with pytest.raises(ValueError, match="X has no column 'b'; the model uses the columns"):
         model.predict(frame.drop(columns="b"))
     with pytest.raises(ValueError, match="X has 2 features, but AdditiveModel is expecting 6 features"):
         model.predict(np.zeros((1, 2)))
@@ -872,7 +871,7 @@ def test_changed_files_are_refused(tmp_path):
         rbr.load(path)
     for other, problem in [
         ("[]", "not an rbr model"),
-        ('{"format": "rbr-model", "version": 4}', "has version 4, and this rbr reads up to 3; a newer rbr wrote it"),
+        ('{"format": "rbr-model", "version": 5}', "has version 5, and this rbr reads up to 4; a newer rbr wrote it"),
         ('{"format": "rbr-model", "version": true}', "version is True"),
         ('{"format": "rbr-model", "version": 1, "a": NaN}', "bare number NaN"),
         ("[" * 100_000, "not JSON"),
@@ -883,6 +882,64 @@ def test_changed_files_are_refused(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="not JSON"):
         rbr.load(path)
+
+
+def test_a_file_without_a_checksum_loads(tmp_path):
+    """A page, a person or another program may have written it; what it says is checked as ever."""
+    path = tmp_path / "m.json"
+    model = make_model(0)
+    model.save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["checksum"]
+    content["target"] = "by hand"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert rbr.load(path) == replace(model, target="by hand")
+    for wrong in (None, "", "sha256:0"):
+        path.write_text(json.dumps({**content, "checksum": wrong}), encoding="utf-8")
+        with pytest.raises(ValueError, match="its checksum does not fit .*remove the checksum"):
+            rbr.load(path)
+    content["terms"][0]["values"].pop()
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match="weights has shape"):
+        rbr.load(path)
+
+
+def test_a_file_holds_the_version_of_rbr_and_the_metadata_of_the_user(tmp_path):
+    path = tmp_path / "m.json"
+    model = make_model(0)
+    assert model.metadata == {}
+    model.metadata["owner"] = "credit risk"
+    model.metadata["approved"] = {"by": ["Ada", None], "score": np.float64(0.5), "final": True}
+    model.save(path)
+    assert json.loads(path.read_text(encoding="utf-8"))["rbr_version"] == rbr.__version__
+    loaded = rbr.load(path)
+    assert loaded == model and loaded.metadata["approved"]["by"] == ["Ada", None]
+    assert loaded != make_model(0)
+    edited = loaded.drop("b")
+    edited.metadata["owner"] = "somebody else"
+    assert loaded.metadata["owner"] == "credit risk"
+    assert pickle.loads(pickle.dumps(loaded)) == loaded
+    # Files from before do without.
+    content = {name: value for name, value in model.to_dict().items() if name not in ("rbr_version", "metadata")}
+    assert AdditiveModel.from_dict(content).metadata == {}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"a": {"b": math.nan}}, r"metadata\['a'\]\['b'\] is nan of type float; a file can hold text"),
+        ({"a": [1, object]}, r"metadata\['a'\]\[1\] is .* of type type"),
+        ({3: "a"}, "metadata has the key 3; keys must be text"),
+    ],
+)
+def test_metadata_that_a_file_cannot_hold(metadata, problem, tmp_path):
+    model = make_model(0)
+    model.metadata.update(metadata)
+    with pytest.raises(ValueError, match=problem):
+        model.save(tmp_path / "m.json")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="metadata is 'me'; it must be a dict"):
+        replace(model, metadata="me")
 
 
 FILES = Path(__file__).parents[1] / "files"
@@ -911,10 +968,12 @@ def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
     assert AdditiveModel.from_dict(content) == model
     assert content == before
     # Nothing else has changed: lines stay the staircases that they were.
-    content["version"] = 3
+    content["version"] = 4
     for term in content["terms"]:
         term["columns"] = [term.pop("feature")]
         term |= {"slopes": [0.0] * len(term["values"]), "bounds": [["-Infinity", "Infinity"]] * len(term["values"])}
+        term |= {"target_sums": [], "exposures": []}
+    content |= {"rbr_version": rbr.__version__, "metadata": {}}
     assert model.to_dict() == content
     model.save(tmp_path / "again.json")
     assert rbr.load(tmp_path / "again.json") == model
@@ -927,6 +986,22 @@ def test_files_of_version_2_predict_what_they_have_predicted(kind, tmp_path):
     X = np.array([[a, np.nan if height is None else height, text] for a, height, text in said["rows"]], dtype=object)
     model = rbr.load(FILES / f"model_v2_{kind}.json")
     assert "line" in [piece.kind for piece in model["height"].pieces]
+    assert model.decision_function(X).tolist() == said["decision_function"]
+    assert model.predict(X).tolist() == said["predict"]
+    if kind == "classifier":
+        np.testing.assert_array_max_ulp(model.predict_proba(X), np.array(said["predict_proba"]), 4)
+    model.save(tmp_path / "again.json")
+    assert rbr.load(tmp_path / "again.json") == model
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_files_of_version_3_predict_what_they_have_predicted(kind, tmp_path):
+    """They have lines in x, and do not say what was observed. Written when version 3 was the latest."""
+    said = json.loads((FILES / f"predictions_v3_{kind}.json").read_text(encoding="utf-8"))
+    X = np.array([[a, np.nan if height is None else height, text] for a, height, text in said["rows"]], dtype=object)
+    model = rbr.load(FILES / f"model_v3_{kind}.json")
+    assert model["height"].has_slopes
+    assert model["height"].target_sums.shape == (0, 0) and model["height"].exposures.shape == (0,)
     assert model.decision_function(X).tolist() == said["decision_function"]
     assert model.predict(X).tolist() == said["predict"]
     if kind == "classifier":
@@ -956,14 +1031,18 @@ def test_a_changed_file_of_version_1_is_refused(tmp_path):
         (2, {"columns": [0], "bounds": []}, "term 0 has the unknown field 'bounds'"),
         (3, {"columns": [0], "bounds": [0.0]}, r"term 0: bounds has shape \(1,\); the wrong number of axes"),
         (3, {"columns": [0], "bounds": [[0.0]]}, r"bounds has shape \(1, 1\); it must be"),
+        (3, {"columns": [0], "exposures": []}, "term 0 has the unknown field 'exposures'"),
+        (4, {"columns": [0], "exposures": [-1.0]}, r"exposures has shape \(1,\); it must be"),
+        (4, {"columns": [0], "target_sums": [[1.0]]}, r"target_sums has shape \(1, 1\); it must have"),
     ],
 )
 def test_fields_of_another_version_are_refused(version, columns, problem):
     content = make_model(0).to_dict()
     del content["terms"][0]["columns"]
-    if version < 3:
-        for term in content["terms"]:
-            del term["slopes"], term["bounds"]
+    for term in content["terms"]:
+        for name, since in {"slopes": 3, "bounds": 3, "target_sums": 4, "exposures": 4}.items():
+            if version < since:
+                del term[name]
     content["terms"][0] |= columns
     if version == 1:
         for term in content["terms"][1:]:
@@ -994,7 +1073,7 @@ BROKEN = {
     "two values in a piece": (lambda t: t.__setitem__("labels", [0] * 9), "a constant piece has two values"),
     "labels are floats": (lambda t: t["labels"].__setitem__(0, 0.5), "labels must be integers"),
     "unknown kind": (lambda t: t.__setitem__("kind", "spline"), "kind is 'spline'"),
-    "negative weight": (lambda t: t["weights"].__setitem__(0, -1.0), "weights and counts"),
+    "negative weight": (lambda t: t["weights"].__setitem__(0, -1.0), "weights must be at least 0"),
     "column below 0": (lambda t: t.__setitem__("columns", [-1]), r"columns is \(-1,\); it must hold integers of at"),
     "two columns": (lambda t: t.__setitem__("columns", [0, 3]), "looks at exactly one column"),
     "no columns": (lambda t: t.__setitem__("columns", []), "looks at exactly one column"),

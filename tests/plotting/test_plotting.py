@@ -12,6 +12,7 @@ from rbr.losses import get_loss
 from rbr.model import AdditiveModel
 from rbr.model.terms import Term, labels_of_groups
 from rbr.plotting import panels, plot_model
+from rbr.plotting.value_axis import ValueScale
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -158,8 +159,29 @@ def test_few_far_values_do_not_squeeze_the_others_and_are_still_drawn():
     assert axes.get_yscale() == "linear" and not artists(axes, "far")
 
 
+def footnotes(figure):
+    return [text.get_text() for text in figure.texts if text.get_gid() == "footnotes"]
+
+
+def test_an_axis_that_bends_is_explained_on_the_picture():
+    far = numeric_term([-1.0, 0.0, 1.0, 50.0], [0, 2, 4, 6], [1, 2, 3], weights=np.array([0.4, 0.3, 0.299, 0.001]))
+    model = AdditiveModel((far,), 0.0, get_loss("squared_error"), None, None, 1, None)
+    (axes,) = plot_model(model)
+    (note,) = footnotes(axes.figure)
+    assert note.startswith("Shaded (outside -1 to 1): the axis of effects is logarithmic there")
+    _, (one, last) = pyplot.subplots(1, 2)
+    plot_model(model, [0, 0], axes=[one, last], share_y=False)
+    assert not artists(one, "footnotes")
+    assert artists(last, "footnotes")[0].get_text().startswith("Shaded (outside -1 to 1): the axis of effects")
+    further = numeric_term([-1.0, 0.0, 3.0, 50.0], [0, 2, 4, 6], [1, 2, 3], name="b", column=1, weights=far.weights)
+    two = AdditiveModel((far, further), 0.0, get_loss("squared_error"), None, None, 2, None)
+    assert footnotes(plot_model(two, share_y=False)[0].figure)[0].startswith("Shaded: the axis of effects")
+    (axes,) = plot_model(model, y_limits=(-2, 60))
+    assert not footnotes(axes.figure)
+
+
 def test_value_scale_has_an_inverse():
-    scale = panels.ValueScale((-30.0, 50.0), (-1.0, 2.0))
+    scale = ValueScale((-30.0, 50.0), (-1.0, 2.0))
     y = np.linspace(-30, 50, 101)
     assert (np.diff(scale.forward(y)) > 0).all()
     assert_allclose(scale.inverse(scale.forward(y)), y)
@@ -244,6 +266,27 @@ def test_panels_are_sorted_by_importance_and_share_one_scale():
     assert plot_model(model, "bars").shape == (1,)
 
 
+def test_panels_begin_on_common_lines_and_titles_below_each_other():
+    rng = np.random.default_rng(0)
+    terms = [numeric_term(rng.normal(size=4), [0, 2, 4, 6], [1, 2, 3], name=f"x{j}", column=j) for j in range(4)]
+    for j, n_levels in enumerate((2, 12, 40), start=4):
+        names = tuple(f"a level {k} with a name" for k in range(n_levels))
+        terms.append(category_term(rng.normal(size=n_levels), names, name=f"c{j}", column=j))
+    model = AdditiveModel(tuple(terms), 0.0, get_loss("squared_error"), None, None, 7, None)
+    axes = plot_model(model, n_cols=3)
+    figure = axes[0].figure
+    figure.canvas.draw()
+    width, height = figure.get_size_inches()
+    tops = np.array([panel.get_position().y1 * height for panel in axes])
+    below = (tops.max() - tops) / 2.3
+    assert_allclose(below, below.round(), atol=1e-9)
+    assert len(set(below.round())) < len(axes)
+    ends = {round(panel.get_position().x1 * width, 6) for panel in axes}
+    assert len(ends) == 3
+    starts = [panel._left_title.get_window_extent().x0 / figure.dpi for panel in axes]
+    assert len({round(start % (width / 3), 1) for start in starts}) == 1
+
+
 def test_panels_do_not_overlap_and_stay_on_the_figure():
     names = tuple(f"a level with a long name, number {i}" for i in range(30))
     terms = [numeric_term([-1.0, 1.0], [0, 2], [0.5], name=f"n{j}", column=j) for j in range(6)]
@@ -261,6 +304,7 @@ def test_panels_do_not_overlap_and_stay_on_the_figure():
         ("squared_error", None, "adds to target"),
         ("poisson", None, "adds to log target"),
         ("log_loss", ["no", "yes"], "adds to log-odds of yes"),
+        ("log_loss", [0, 1], "adds to log-odds of target = 1"),
     ],
 )
 def test_the_link_is_named_on_the_axis_of_values(loss, classes, label):

@@ -1,0 +1,111 @@
+"""The methods of a model that edit it. Each returns another model; rbr.model.edits says what happens to a term."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from numpy.typing import ArrayLike
+
+from rbr.model import edits
+from rbr.model.terms import Term
+
+
+class Editable:
+    """Edits of an `AdditiveModel`."""
+
+    if TYPE_CHECKING:
+        terms: tuple[Term, ...]
+        intercept: Any
+
+        def _position(self, term: str | int) -> int: ...
+
+    def _changed(self, **fields: Any) -> Self:
+        return replace(cast(Any, self), **fields)
+
+    def _edited(self, term: str | int, edit: Callable[..., Term], *args: Any) -> Self:
+        t = self._position(term)
+        changed = edit(self.terms[t], *args)
+        if changed is self.terms[t]:
+            return self
+        return self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
+
+    def _with_terms(self, terms: Sequence[Term]) -> Self:
+        """The model with other terms; its training loss is then unknown."""
+        return self._changed(terms=tuple(term.edited() for term in terms), training_loss=math.nan)
+
+    def set_piece(self, term: str | int, piece: int | str, value: ArrayLike) -> Self:
+        """A model with another value in one piece of a term.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        piece : int or "missing"
+            The position in the term's `pieces`, or "missing" for the value of missing values. A line becomes a
+            constant.
+        value : float, or one per class
+
+        Returns
+        -------
+        AdditiveModel
+            The mean of the term is no longer zero; `recentre` moves it into the intercept.
+        """
+        return self._edited(term, edits.set_piece, piece, value)
+
+    def zero(self, term: str | int) -> Self:
+        """A model in which a term is kept but adds nothing; `drop` removes it."""
+        return self._edited(term, edits.zero)
+
+    def drop(self, term: str | int) -> Self:
+        """A model without a term. The intercept is unchanged, since terms have mean zero."""
+        t = self._position(term)
+        return self._with_terms([own for k, own in enumerate(self.terms) if k != t])
+
+    def merge(self, term: str | int, pieces: Sequence[int]) -> Self:
+        """A model in which some pieces of a term are merged into one, at their mean under the training weights.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        pieces : sequence of int
+            Positions in the term's `pieces`; they must be neighbours, unless the pieces are levels.
+        """
+        return self._edited(term, edits.merge, pieces)
+
+    def smooth(self, term: str | int, bandwidth: float = 0.05) -> Self:
+        """A model in which a numeric term has its jumps rounded off.
+
+        Each bin takes the mean of the bins around it under the training weights and a Gaussian window, and then all of
+        them are shifted to preserve the mean of the term. Every bin whose value differs from its neighbours' is then a
+        piece.
+
+        Parameters
+        ----------
+        term : str or int
+            The name of the term, or its position in `terms`.
+        bandwidth : float, default 0.05
+            The standard deviation of the window, as a share of the training rows.
+        """
+        return self._edited(term, edits.smooth, bandwidth)
+
+    def make_monotone(self, term: str | int, increasing: bool = True) -> Self:
+        """A model in which a numeric term never falls (or never rises): isotonic regression of its table.
+
+        Under the training weights this is the nearest such table, and it has the same mean. The value of missing values
+        is unchanged.
+        """
+        return self._edited(term, edits.make_monotone, increasing)
+
+    def recentre(self) -> Self:
+        """A model with the same predictions whose terms have mean zero under the training weights.
+
+        The means go into the intercept, so an unknown category, and a missing value where training had none, get the
+        mean of the term instead of 0.
+        """
+        pairs = [edits.recentred(term) for term in self.terms]
+        intercept = self.intercept + sum(mean for _, mean in pairs)
+        return self._changed(terms=tuple(term for term, _ in pairs), intercept=intercept)

@@ -1,0 +1,122 @@
+"""What a person reads of a model: summary, reasons, tables and scorecards, as methods of `AdditiveModel`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from rbr.model import AdditiveModel
+    from rbr.model.reasons import RowExplanation
+    from rbr.model.whole_points import Scorecard
+
+
+class ModelReading:
+    """Methods for reading a model; each asks the module that knows how."""
+
+    @property
+    def _model(self) -> AdditiveModel:
+        return cast("AdditiveModel", self)
+
+    def summary(self) -> str:
+        """The terms in a table for the terminal, the most important first."""
+        from rbr.model.summary import as_text
+
+        return as_text(self._model)
+
+    def _repr_html_(self) -> str:
+        from rbr.model.summary import as_html
+
+        return as_html(self._model)
+
+    def explain_row(
+        self, row: Any, n: int | None = 5, *, offset: float | None = None, label: Any = None
+    ) -> RowExplanation:
+        """The prediction of one row and its largest reasons, in words.
+
+        Parameters
+        ----------
+        row : dict or Series by column name, sequence of the values of all columns, or table of one row
+        n : int or None, default 5
+            The number of reasons that are listed; None lists all. The others are added up.
+        offset : float, optional
+            Added to the score.
+        label : class label, optional
+            With more than two classes, whose score to explain; by default that of the predicted class.
+
+        Returns
+        -------
+        RowExplanation
+            `print` it; `reasons` holds a `Reason` for each listed term, and the numbers are attributes.
+        """
+        from rbr.model.reasons import explain_row
+
+        return explain_row(self._model, row, n, offset, label)
+
+    def to_frame(self, points: ArrayLike | None = None, *, odds_of: Any = None, output: str = "pandas") -> Any:
+        """The model as a table: one row for the intercept, and for each piece and missing value of each term.
+
+        Parameters
+        ----------
+        points : (points, odds, double), optional
+            For two classes: a column of points on this scale. (600, 50, 20) means 600 points at odds of 50 to 1, and 20
+            more where the odds double. The points of a row's pieces and of the intercept add up to its scaled score.
+            `scorecard` finds whole numbers.
+        odds_of : class label, optional
+            Whose odds these are; by default those of the second class.
+        output : {"pandas", "polars", "dict"}
+            A frame, or a dict of arrays, which needs no other package.
+
+        Returns
+        -------
+        frame with the columns
+            term, kind : "intercept", "constant", "line", "level", "step" (of a line over ranks) or "missing"
+            range : in words; `lower` < x <= `upper` for numbers
+            value : what is added to the score, in a line at x = `anchor`; with several score columns value_<class>
+            relativity : exp(value), for a log link; odds_ratio : exp(value), for two classes
+            points, points_slope : if `points` are given; in a line at `anchor`
+            rows, share : the training rows of the piece (by sample weight), and their share (of all weights)
+            mean_target : of those rows; for two classes positive_share, that of the second, for more classes
+            share_of_<class>. NaN if not known
+            exposure, rate : the sum of exp(offset), and the target over it, for a log link with offsets
+            slope, anchor, line_from, line_to : within a line, what is added is value + slope * (x - anchor), where x is
+            clipped to the range from line_from to line_to
+        """
+        from rbr.model.scorecard import to_frame
+
+        return to_frame(self._model, points, odds_of, output)
+
+    def scorecard(
+        self,
+        points: ArrayLike = (600, 50, 20),
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        odds_of: Any = None,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Scorecard:
+        """A scorecard in whole points, for two classes, and what rounding costs; see `rbr.model.whole_points`.
+
+        Parameters
+        ----------
+        points, odds_of
+            The scale, as in `to_frame`.
+        X, y, sample_weight, offset : optional
+            Rows and their classes, at best not those of the fit: the points then have the least log-loss on them that a
+            coordinate search finds. Without rows they are nearest to the exact points over the training shares.
+
+        Returns
+        -------
+        Scorecard
+            `points(X)`, `predict_proba(X)`, `to_frame()`; `rounding` says how far whole points are from exact ones.
+            Lines become steps; what that costs where a line is steep within a bin, only rows show.
+        """
+        from rbr.model.scorecard import point_scale
+        from rbr.model.whole_points import codes_of, scorecard
+
+        if (X is None) != (y is None):
+            raise ValueError(f"{'X' if X is None else 'y'} is None; X and y are given together, or neither")
+        codes = None if y is None else codes_of(self._model.classes, y)
+        return scorecard(self._model, point_scale(self._model, points, odds_of), X, codes, sample_weight, offset)
