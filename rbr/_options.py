@@ -157,6 +157,21 @@ class SolverOptions:
     projection_price: float = 0.005
     bag_settled: float = 1.0
 
+    # Pairs. The sides of their grids have this many bins at most, and fewer while all pairs are judged, on a sample of
+    # this many rows.
+    grid_bins: int = 64
+    judged_bins: int = 16
+    rows_by_pairs: int = 50_000
+    # The prior probabilities that a rectangle is halved, and that one which is left whole is a plane.
+    cut_share: float = 0.5
+    plane_share: float = 0.5
+    # The prior of a rectangle is worth at most this many rows; where a row can lie far out, at least this many.
+    most_prior_rows_of_pairs: float = 3000.0
+    least_prior_rows_with_outliers: float = 10.0
+    # So many of the most promising pairs are tried at a time, this often; rounds over the pairs in use between.
+    pairs_per_search: int = 16
+    pair_searches: int = 4
+
     # Bags. Share of the rows in a bag: what a bootstrap sample holds of distinct rows on average.
     bag_share: float = 0.632
     # Averaging has removed most of the noise that the jump cost guards against; the projection pays this part of it.

@@ -7,11 +7,13 @@ allocate. Each kernel works on a range of features or rows.
 from rbr._fast._averages import average_tables
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
 from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
+from rbr._fast._grids import average_grids
 from rbr._fast._losses import log_loss_sums, loss_of_rows, squared_distances
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
 
 __all__ = [
+    "average_grids",
     "average_tables",
     "bin_counts",
     "center_tables",

@@ -345,6 +345,18 @@ class GramObjective(BaseObjective):
     def exposure_sums(self, tables: np.ndarray) -> None:
         """None: squared error has no log link."""
 
+    def table_scores(self, f: np.ndarray, support: np.ndarray) -> NoReturn:
+        self._refuse("table_scores keeps the scores of rows")
+
+    def shifted_by(self, scores: Handle) -> NoReturn:
+        self._refuse("shifted_by adds to the scores of rows")
+
+    def over_pairs(self, coarse, pairs: np.ndarray) -> NoReturn:
+        self._refuse("over_pairs needs the rows of each cell")
+
+    def joint_sums(self, point: Point, coarse, tables: np.ndarray, majorize: bool = False) -> NoReturn:
+        self._refuse("joint_sums needs the residuals of rows")
+
     def backfit(self, point: Point) -> NoReturn:
         self._refuse("backfit keeps the scores of rows")
 

@@ -21,6 +21,7 @@ from rbr._ragged import bins_of
 if TYPE_CHECKING:
     from rbr._options import SolverOptions
     from rbr.data.design import BinnedMatrix
+    from rbr.data.grids import CoarseBins
     from rbr.losses import Loss
     from rbr.objective.jumps import BetterJumps, Jumps
 
@@ -414,6 +415,27 @@ class Objective(Protocol):
         """Minus the sums of v r and of v r (x - position) by bin: (n_coef, 2) or (n_coef, 2, n_outputs).
 
         Of the used tables; the second sums only of the tables with `distances`.
+        """
+
+    def table_scores(self, f: np.ndarray, support: np.ndarray) -> Any:
+        """What the tables add to the scores of the rows, without offsets and intercept."""
+
+    def shifted_by(self, scores: Any) -> Objective:
+        """The same rows with `table_scores` of another objective over them among their offsets."""
+
+    def over_pairs(self, coarse: CoarseBins, pairs: np.ndarray) -> Objective:
+        """The same rows, whose tables are those of pairs: the cells of grids over the coarse bins of two tables.
+
+        pairs : (n_pairs, 2) tables; cell a * n_b + b is the one of the coarse bins a and b
+        """
+
+    def joint_sums(
+        self, point: Point, coarse: CoarseBins, tables: np.ndarray, majorize: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(sums of v r, of v h, where each table begins) over the rows of each pair of coarse bins of some tables.
+
+        Both have the shape (n_outputs, n, n), n the coarse bins of all these tables. With many rows they are those of a
+        sample, scaled to all rows.
         """
 
 

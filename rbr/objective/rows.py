@@ -19,11 +19,13 @@ from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import over_ranges
 from rbr._sizes import DISTANCE_SUMS
 from rbr.data.design import BinnedMatrix
+from rbr.data.grids import CoarseBins
 from rbr.data.sampling import spread_rows
 from rbr.losses import Loss
 from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import hessians
 from rbr.objective import lines as lines_of_rows
+from rbr.objective import pairs as pairs_of_rows
 from rbr.objective.common import BaseObjective
 from rbr.objective.jumps import BetterJumps, Jumps
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
@@ -43,6 +45,7 @@ class RowBlock:
     offset : added to the raw scores, or None
     values : the columns that the design was made from, or None
     sample_weight : the weights as they were given, or None if every row has weight 1
+    is_shifted, given_offset : whether scores of a part of the model were added to the offset, and what it was before
     """
 
     design: BinnedMatrix
@@ -51,10 +54,17 @@ class RowBlock:
     offset: np.ndarray | None = None
     values: ColumnValues | None = None
     sample_weight: np.ndarray | None = None
+    is_shifted: bool = False
+    given_offset: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
         return len(self.y)
+
+    @property
+    def users_offset(self) -> np.ndarray | None:
+        """The offset as the user gave it."""
+        return self.given_offset if self.is_shifted else self.offset
 
     def at(self, rows, v: np.ndarray, n_threads: int, weight: np.ndarray | None = None) -> RowBlock:
         """Some of the rows, with their own v and their weights, by default those that they have."""
@@ -67,6 +77,8 @@ class RowBlock:
             None if self.offset is None else self.offset[rows],
             None if self.values is None else self.values.at(rows),
             weight,
+            self.is_shifted,
+            None if self.given_offset is None else self.given_offset[rows],
         )
 
 
@@ -443,10 +455,12 @@ class RowObjective(BaseObjective):
         return self.n_total * self._bin_sums(weighted, tables)
 
     def exposure_sums(self, tables: np.ndarray) -> np.ndarray | None:
-        if self.loss.link != "log" or all(block.offset is None for block in self._blocks):
+        offsets = [block.users_offset for block in self._blocks]
+        if self.loss.link != "log" or all(offset is None for offset in offsets):
             return None
         with np.errstate(over="ignore"):
-            weighted = [block.v * (1.0 if block.offset is None else np.exp(block.offset)) for block in self._blocks]
+            pairs = zip(self._blocks, offsets, strict=True)
+            weighted = [block.v * (1.0 if offset is None else np.exp(offset)) for block, offset in pairs]
         return self.n_total * self._bin_sums(weighted, tables)
 
     def backfit(self, point: Point):
@@ -498,6 +512,20 @@ class RowObjective(BaseObjective):
 
     def line_gradient(self, point: Point, lines: lines_of_rows.Distances) -> np.ndarray:
         return lines_of_rows.line_gradient(self, point, lines)
+
+    # Pairs ---------------------------------------------------------------------------------------------------
+
+    def table_scores(self, f: np.ndarray, support: np.ndarray) -> Scores:
+        return Scores(self._row_sums(f, support))
+
+    def shifted_by(self, scores: Scores) -> RowObjective:
+        return pairs_of_rows.shifted_by(self, scores)
+
+    def over_pairs(self, coarse: CoarseBins, pairs: np.ndarray) -> RowObjective:
+        return pairs_of_rows.over_pairs(self, coarse, pairs)
+
+    def joint_sums(self, point: Point, coarse: CoarseBins, tables: np.ndarray, majorize: bool = False):
+        return pairs_of_rows.joint_sums(self, point, coarse, tables, majorize)
 
     def _check_values(self, asked: str) -> None:
         if not self.has_values:

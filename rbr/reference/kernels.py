@@ -9,9 +9,11 @@ from rbr.reference import losses
 from rbr.reference.averages import average_tables
 from rbr.reference.binning import binomial_bins, codes_of, describe_bins, distinct_values, regular_bins
 from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
+from rbr.reference.grids import average_grids
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 
 __all__ = [
+    "average_grids",
     "average_tables",
     "bin_counts",
     "center_tables",

@@ -174,13 +174,18 @@ class Averaging:
         options = self.objective.options
         return options.least_prior_rows_of_classes if self.has_bounded_rows else options.least_prior_rows
 
+    @property
+    def n_allowed(self) -> float:
+        """The number of features that may be used."""
+        return self.allowed.sum()
+
     # One round -------------------------------------------------------------------------------------------------
 
     def log_odds(self, tables: np.ndarray) -> np.ndarray:
         """The log odds of some features, by output."""
         share = self.posterior.share
         others = share.sum(axis=0) - share[tables]
-        price = np.log((self.allowed.sum() - others) / (others + 1.0)) + self.objective.options.price_of_prior
+        price = np.log((self.n_allowed - others) / (others + 1.0)) + self.objective.options.price_of_prior
         price[self.bound.forced[tables] | self.uses_all] = -np.inf
         return self.posterior.evidence[tables] - price
 

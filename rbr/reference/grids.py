@@ -1,0 +1,158 @@
+"""Averages over all ways to halve a grid into rectangles: the definition of the kernel `average_grids`.
+
+The bins of a pair of columns are the cells of a grid. Cell (x, y) has a value with a precision W_xy, and S_xy is W_xy
+times the value, as in `rbr.reference.averages`. A way to cut the grid is a tree: a rectangle is either left whole, or
+halved along one of its sides, and then both halves are cut in ways of their own. Prior: a rectangle of more than one
+cell is halved with probability h, along either side with equal probability if both have two bins or more. A rectangle
+that is left whole is a plane with probability q if one of its sides has three bins or more, otherwise constant. A
+constant has the prior N(0, 1 / c), and beside it each slope of a plane, in units of the spread of the bins' numbers
+along that side, N(0, 1 / (3 c)).
+
+Halving always in the middle leaves (2 n_a - 1) (2 n_b - 1) rectangles, so the sum over all trees is a recursion with
+one step for each of them: from the cells up for the evidence Z, as in the context trees of Willems, Shtarkov and
+Tjalkens (1995),
+
+    Z(R) = (1 - h) E(R) + h / 2 (Z(left) Z(right) + Z(lower) Z(upper)),
+
+E the evidence of a whole rectangle, and from the whole grid down for the probability that R is part of a tree. A cut at
+another place than a middle is told in smaller rectangles, at most two more for each further halving.
+
+A row or column of missing values lies outside the cuts: each of the two, and the cell that they share, is a grid of its
+own.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+LEAST_PLANE = 3
+# The numbers of bins are whole, so a smaller variance of them is a rounding error.
+LEAST_SPREAD = 1e-9
+
+
+def whole_rectangle(sums, weights, prior, plane_share):
+    """The kinds that a rectangle can have: (log evidence with the prior share of the kind, value at the first cell and
+    slopes along both sides, number of unknowns, mean of their squares in units of their priors' variances).
+    """
+    total, sum_ = weights.sum(), sums.sum()
+    value = sum_ / (total + prior)
+    evidence = 0.5 * sum_ * value - 0.5 * np.log1p(total / prior)
+    square = value**2 + 1 / (total + prior)
+    centres, slopes, spreads, rises = [0.0, 0.0], np.zeros(2), [], []
+    for side in (0, 1):
+        bins, w, s = np.arange(weights.shape[side]), weights.sum(axis=1 - side), sums.sum(axis=1 - side)
+        centres[side] = w @ bins / total
+        variance = w @ (bins - centres[side]) ** 2 / total
+        has_slope = len(bins) >= LEAST_PLANE and variance > LEAST_SPREAD
+        spreads.append(np.sqrt(variance) if has_slope else None)
+        rises.append(s @ (bins - centres[side]) / np.sqrt(variance) if has_slope else 0.0)
+    sloped = [side for side in (0, 1) if spreads[side] is not None]
+    if not sloped or plane_share == 0:
+        return [(evidence, value, slopes, 1, square)]
+    between = np.eye(2)
+    if len(sloped) == 2:
+        a, b = (np.arange(n) - centre for n, centre in zip(weights.shape, centres, strict=True))
+        between[0, 1] = between[1, 0] = a @ weights @ b / (total * spreads[0] * spreads[1])
+    precision = (total * between + 3 * prior * np.eye(2))[np.ix_(sloped, sloped)]
+    standard = np.linalg.solve(precision, np.array(rises)[sloped])
+    gain = 0.5 * np.array(rises)[sloped] @ standard - 0.5 * np.log(np.linalg.det(precision / (3 * prior)))
+    of_slopes = 3 * (standard @ standard + np.trace(np.linalg.inv(precision)))
+    slopes[sloped] = standard / [spreads[side] for side in sloped]
+    with np.errstate(divide="ignore"):
+        constant = evidence + np.log1p(-plane_share), value, np.zeros(2), 1, square
+    plane = evidence + gain + np.log(plane_share), value - slopes @ centres, slopes, 1 + len(sloped), square + of_slopes
+    return [constant, plane]
+
+
+def average_grid(sums, weights, prior, cut_share, plane_share):
+    """(mean table, log evidence, mean number of rectangles, unknowns, their squares) of a grid without missing values.
+
+    A rectangle without weight explains nothing and counts as nothing.
+    """
+
+    def halves(rectangle):
+        """The ways to halve a rectangle, given by its first and last bins along both sides."""
+        a, b, c, d = rectangle
+        ways = []
+        if b - a > 1:
+            ways.append([(a, (a + b) // 2, c, d), ((a + b) // 2, b, c, d)])
+        if d - c > 1:
+            ways.append([(a, b, c, (c + d) // 2), (a, b, (c + d) // 2, d)])
+        return ways
+
+    @lru_cache(None)
+    def kinds(rectangle):
+        a, b, c, d = rectangle
+        return whole_rectangle(sums[a:b, c:d], weights[a:b, c:d], prior, plane_share)
+
+    @lru_cache(None)
+    def log_terms(rectangle):
+        """The logs of the terms of Z: whole, of each kind, then halved, in each way."""
+        a, b, c, d = rectangle
+        if not weights[a:b, c:d].any():
+            return np.zeros(1)
+        ways = halves(rectangle)
+        is_whole = np.log1p(-cut_share) if ways else 0.0
+        whole = [is_whole + kind[0] for kind in kinds(rectangle)]
+        with np.errstate(divide="ignore"):
+            share = np.log(cut_share / max(len(ways), 1))
+        return np.array([*whole, *(share + evidence(one) + evidence(other) for one, other in ways)])
+
+    def evidence(rectangle):
+        return np.logaddexp.reduce(log_terms(rectangle))
+
+    n_a, n_b = sums.shape
+    table, totals = np.zeros(sums.shape), np.zeros(3)
+    reached = {(0, n_a, 0, n_b): 1.0}
+    # Larger rectangles first, so that a rectangle is looked at when all that are halved into it have been.
+    while reached:
+        rectangle = max(reached, key=lambda r: (r[1] - r[0]) * (r[3] - r[2]))
+        a, b, c, d = rectangle
+        probability = reached.pop(rectangle)
+        if not weights[a:b, c:d].any():
+            continue
+        shares = probability * np.exp(log_terms(rectangle) - evidence(rectangle))
+        own = kinds(rectangle)
+        for share, (_, value, slopes, n_unknowns, square) in zip(shares, own, strict=False):
+            plane = value + slopes[0] * np.arange(b - a)[:, None] + slopes[1] * np.arange(d - c)
+            table[a:b, c:d] += share * plane
+            totals += share * np.array([1.0, n_unknowns, square])
+        for share, parts in zip(shares[len(own) :], halves(rectangle), strict=True):
+            for part in parts:
+                reached[part] = reached.get(part, 0.0) + share
+    return table, evidence((0, n_a, 0, n_b)), *totals
+
+
+def average_grids(
+    offsets,  # IN  (n_grids + 1,) int64: where the cells of each grid begin, row by row
+    sides,  # IN  (n_grids, 4) int64: ordered bins along both sides, whether each has one more, of missing values
+    sums,  # IN  (offsets[-1],): of weight times value, by cell
+    weights,  # IN  (offsets[-1],): precisions of the values, at least 0
+    priors,  # IN  (n_grids,): the precision of the prior of a rectangle's value, positive
+    cut_share,  # IN  float: the prior probability that a rectangle is halved
+    plane_share,  # IN  float: the prior share of planes among rectangles that are left whole
+    out,  # OUT (offsets[-1],), the grids first <= t < last
+    evidence_out,  # OUT (n_grids,)
+    pieces_out,  # OUT (n_grids,)
+    priors_out,  # OUT (n_grids,)
+    first,
+    last,
+):
+    """The mean of each grid over all ways to halve it, its log evidence, the mean number of rectangles, and the prior
+    that the values and slopes of the rectangles suggest (a step of the EM algorithm; the given one without any).
+    """
+    for t in range(first, last):
+        n_a, n_b, more_a, more_b = sides[t]
+        cells = slice(offsets[t], offsets[t + 1])
+        s, w = (array[cells].reshape(n_a + more_a, n_b + more_b) for array in (sums, weights))
+        mean, total = np.zeros(s.shape), np.zeros(4)
+        for rows in (slice(0, n_a), slice(n_a, n_a + more_a)):
+            for columns in (slice(0, n_b), slice(n_b, n_b + more_b)):
+                if s[rows, columns].size:
+                    part = average_grid(s[rows, columns], w[rows, columns], priors[t], cut_share, plane_share)
+                    mean[rows, columns], total = part[0], total + np.array(part[1:])
+        out[cells] = mean.ravel()
+        evidence_out[t], pieces_out[t] = total[:2]
+        priors_out[t] = total[2] / total[3] if total[3] > 0 else priors[t]

@@ -1,0 +1,360 @@
+"""Pairs: which of them matter beside the mains, and their tables.
+
+The table of a pair is the mean over all ways to halve its grid into rectangles, weighted by how well they explain the
+rows (`rbr.reference.grids`), as the table of a column is the mean over all ways to cut it. What that mean explains is
+evidence in the same units, so pairs are found by it: all candidates are judged by the joint sums of residuals and
+curvatures over coarse grids; the most promising are fitted in rounds, each beside the others; those that are less
+likely used than not are dropped; and the other candidates are judged again. A tree of halves that explains nothing
+before its second cut is one of the ways, so nothing needs to look ahead.
+
+The mains enter as offsets, so any solver may have fitted them. They are fitted again beside the pairs, and then the
+pairs once more, by whoever owns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr._parallel import over_ranges
+from rbr.constraints import Constraints
+from rbr.data.grids import CoarseBins, coarse_bins
+from rbr.objective.protocol import Objective, Point
+from rbr.solvers.averaging import Averaging
+
+# Pairs are judged in tiles of so many tables, whose joint sums are held at a time.
+TABLES_PER_TILE = 128
+
+# While all pairs are judged, the prior of a rectangle is worth so many rows: between those of sharp and weak effects.
+JUDGED_PRIOR_ROWS = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class PairSpec:
+    """Which pairs may be used.
+
+    candidates : (n, 2) tables of the pairs that may be found
+    forced : (m, 2) those that are used whatever their evidence
+    most : the most pairs, or None
+    """
+
+    candidates: np.ndarray
+    forced: np.ndarray
+    most: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PairFit:
+    """Fitted pairs.
+
+    pairs : (n, 2) tables, ascending
+    coarse : the coarse bins of the tables
+    objective : the rows by the cells of the pairs, with the mains among their offsets
+    point : where the rounds ended
+    evidence : of each pair, in units of log-likelihood
+    rectangles : the mean number of rectangles of each pair
+    prior_rows, share : what the next rounds begin with, by pair and output
+    """
+
+    pairs: np.ndarray
+    coarse: CoarseBins
+    objective: Objective
+    point: Point
+    evidence: np.ndarray
+    rectangles: np.ndarray
+    prior_rows: np.ndarray
+    share: np.ndarray
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.pairs)
+
+    def scores(self) -> Any:
+        """What the pairs add to the scores of the rows."""
+        return self.objective.table_scores(self.point.f, self.point.support)
+
+    def table(self, k: int) -> np.ndarray:
+        """The table of a pair, of shape (n_a, n_b) or (n_a, n_b, n_outputs)."""
+        f = self.point.f[self.objective.tables.offsets[k] : self.objective.tables.offsets[k + 1]]
+        return f.reshape(*self.coarse.n_bins[self.pairs[k]], *f.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Some pairs one after the other: where their cells stand."""
+
+    pairs: np.ndarray
+    starts: np.ndarray
+    table: np.ndarray
+    weights: np.ndarray
+    offsets: np.ndarray
+    sides: np.ndarray
+
+
+@dataclass(eq=False)
+class GridAveraging(Averaging):
+    """Rounds over the grids of pairs.
+
+    sides : (n_pairs, 4) ordered bins along both sides, and whether each has one of missing values
+    n_candidates : the pairs that could have been chosen
+    used_df : the numbers that the mains have been fitted with
+    """
+
+    sides: np.ndarray = field(default_factory=lambda: np.empty((0, 4), dtype=np.int64))
+    n_candidates: int = 1
+    used_df: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.posterior.rows[:] = JUDGED_PRIOR_ROWS
+
+    @property
+    def n_allowed(self) -> float:
+        return self.n_candidates
+
+    @property
+    def least_prior_rows(self) -> float:
+        options = self.objective.options
+        if self.has_bounded_rows:
+            return options.least_prior_rows_of_classes
+        return options.least_prior_rows_with_outliers
+
+    def side_by_side(self, tables: np.ndarray) -> Any:
+        tables = np.asarray(tables)
+        sizes = self.bound.n_bins[tables]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        weights = self.objective.tables.weights[self.objective.tables.bins_of(tables)]
+        table = np.repeat(np.arange(len(tables)), sizes)
+        return Cells(tables, offsets[:-1], table, weights, offsets, np.ascontiguousarray(self.sides[tables]))
+
+    def average(self, at: Any, output: int, S: np.ndarray, W: np.ndarray) -> np.ndarray:
+        posterior, options = self.posterior, self.objective.options
+        totals = np.maximum(np.add.reduceat(W, at.starts) / self.objective.n_total, 1e-300)
+        priors = np.maximum(posterior.rows[at.pairs, output] * totals, 1e-300)
+        means, evidence, pieces, suggested = averaged_grids(at, S, W, priors, options, self.objective.n_threads)
+        posterior.evidence[at.pairs, output], posterior.pieces[at.pairs, output] = evidence, pieces
+        most = options.most_prior_rows_of_pairs
+        posterior.rows[at.pairs, output] = np.clip(suggested / totals, self.least_prior_rows, most)
+        return means
+
+    def estimate_dispersion(self, point: Point) -> None:
+        df = self.used_df + float((self.posterior.share * self.posterior.pieces).sum())
+        self.dispersion = self.known_dispersion or max(
+            self.objective.dispersion(point, min(df, self.objective.n_total / 2)), 1e-300
+        )
+
+    def settle(self, point: Point, report: Callable[[Point], bool]) -> tuple[Point, bool]:
+        """Rounds over all pairs until the loss settles."""
+        self.estimate_dispersion(point)
+        return self._settle(point, np.arange(self.bound.n_features), report)
+
+
+def averaged_grids(at: Any, S, W, priors, options, n_threads: int, plane_share: float | None = None):
+    """(means, evidence, number of rectangles, suggested priors) of grids that stand side by side."""
+    n = len(at.sides)
+    out, results = np.zeros(len(S)), np.zeros((3, n))
+    shares = options.cut_share, options.plane_share if plane_share is None else plane_share
+    inputs = at.offsets, at.sides, np.ascontiguousarray(S), np.ascontiguousarray(W), priors, *shares
+    over_ranges(kernels().average_grids, n, min(n_threads, n), *inputs, out, *results)
+    return out, *results
+
+
+def grids_of(objective: Objective, is_category: np.ndarray) -> CoarseBins:
+    """Coarse bins of all tables; the levels of categories are sorted by the mean residual of the constant model.
+
+    Levels of few rows count as if they had ten more at the mean: their own says little.
+    """
+    tables, options = objective.tables, objective.options
+    order: list[np.ndarray | None] = [None] * tables.n_tables
+    categories = np.flatnonzero(is_category)
+    if len(categories):
+        point = objective.point(objective.zero_tables(), np.zeros(0, dtype=np.int64))
+        pulls = -objective.gradient(point, categories).reshape(tables.n_coef, -1)[:, -1]
+        pulls = pulls * tables.weights / np.maximum(tables.weights + 10.0 / objective.n_total, 1e-300)
+        for j in categories.tolist():
+            order[j] = pulls[tables.offsets[j] : tables.offsets[j + 1] - tables.missing[j]]
+    return coarse_bins(tables.offsets, tables.shares, tables.missing, options.grid_bins, order)
+
+
+class PairSearch:
+    """The search for pairs beside mains.
+
+    Parameters
+    ----------
+    objective : Objective over the tables of columns
+    coarse : CoarseBins
+    spec : PairSpec
+    alpha : float
+    known_dispersion : float or None
+    report : called with the point after each round; returns whether to stop
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        coarse: CoarseBins,
+        spec: PairSpec,
+        *,
+        alpha: float = 0.0,
+        known_dispersion: float | None = None,
+        report: Callable[[Point], bool] = lambda point: False,
+    ):
+        self.objective, self.coarse, self.spec = objective, coarse, spec
+        self.alpha, self.known_dispersion, self.report = alpha, known_dispersion, report
+
+    def find(self, mains: Any, used_df: float) -> PairFit | None:
+        """The pairs that matter beside the mains, whose scores are given; None if there are none."""
+        rows, options = self.objective.shifted_by(mains), self.objective.options
+        fit, is_stopped = None, False
+        if len(self.spec.forced):
+            fit, is_stopped = self._rounds(rows, used_df, fit, self.spec.forced)
+        tried = {tuple(pair) for pair in self.spec.forced.tolist()}
+        for _ in range(options.pair_searches if len(self.spec.candidates) else 0):
+            if is_stopped or (fit is not None and self._is_full(fit)):
+                break
+            new = self._promising(rows, used_df, fit, tried)
+            if not len(new):
+                break
+            tried |= {tuple(pair) for pair in new.tolist()}
+            before = 0 if fit is None else fit.n_pairs
+            fit, is_stopped = self._rounds(rows, used_df, fit, new)
+            if fit.n_pairs <= before:
+                break
+        return None if fit is None or not fit.n_pairs else fit
+
+    def again(self, mains: Any, used_df: float, fit: PairFit) -> PairFit | None:
+        """The same pairs beside other mains."""
+        rows = self.objective.shifted_by(mains)
+        found, _ = self._rounds(rows, used_df, fit, np.empty((0, 2), dtype=np.int64))
+        return found if found.n_pairs else None
+
+    # Rounds ----------------------------------------------------------------------------------------------------
+
+    def _is_full(self, fit: PairFit) -> bool:
+        return self.spec.most is not None and fit.n_pairs >= self.spec.most
+
+    def _rounds(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray) -> tuple[PairFit, bool]:
+        """Rounds over the pairs so far and some new ones; those without evidence are dropped at the end."""
+        run, pairs = self._begin(rows, used_df, fit, new)
+        point, is_stopped = run.settle(run.point(), self.report)
+        used = np.flatnonzero((run.posterior.share > 0.5).any(axis=1))
+        n_forced = int(run.bound.forced.sum())
+        most = len(used) if self.spec.most is None else max(self.spec.most, n_forced)
+        by_evidence = np.where(run.bound.forced[used], np.inf, run.posterior.evidence[used].max(axis=1))
+        kept = np.sort(used[np.argsort(-by_evidence, kind="stable")[:most]])
+        found = self._finished(run, point, pairs)
+        if len(kept) < len(pairs):
+            found = self._only(rows, found, kept)
+            if len(kept):
+                run, _ = self._begin(rows, used_df, found, np.empty((0, 2), dtype=np.int64))
+                point, is_stopped = run.settle(run.point(point.intercept), self.report)
+                found = self._finished(run, point, found.pairs)
+        return found, is_stopped
+
+    def _begin(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray):
+        pairs = new if fit is None else np.concatenate([fit.pairs, new])
+        order = np.lexsort(pairs.T[::-1])
+        pairs = pairs[order]
+        objective = rows.over_pairs(self.coarse, pairs)
+        bound = Constraints(shape="free").bind_to(objective.tables, objective.n_total)
+        forced = {tuple(pair) for pair in self.spec.forced.tolist()}
+        bound = replace(bound, forced=np.array([tuple(pair) in forced for pair in pairs.tolist()], dtype=bool))
+        settled = objective.options.bag_settled
+        own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
+        run = GridAveraging(
+            *(objective, bound, *own, self._sides(pairs)),
+            n_candidates=len(self.spec.candidates) + len(forced),
+            used_df=used_df,
+        )
+        if fit is not None:
+            self._go_on(run, fit, np.argsort(order)[: fit.n_pairs])
+        return run, pairs
+
+    def _go_on(self, run: GridAveraging, fit: PairFit, places: np.ndarray) -> None:
+        """Begin where an earlier fit ended: its pairs have these places now."""
+        f = fit.point.f.reshape(len(fit.point.f), -1)
+        run.posterior.f[run.objective.tables.bins_of(places)] = f
+        for name, own in (("share", fit.share), ("rows", fit.prior_rows), ("evidence", fit.evidence)):
+            getattr(run.posterior, name)[places] = own
+
+    def _finished(self, run: GridAveraging, point: Point, pairs: np.ndarray) -> PairFit:
+        posterior = run.posterior
+        return PairFit(
+            *(pairs, self.coarse, run.objective, point, posterior.evidence.copy(), posterior.pieces.copy()),
+            *(posterior.rows.copy(), posterior.share.copy()),
+        )
+
+    def _only(self, rows: Objective, fit: PairFit, kept: np.ndarray) -> PairFit:
+        """Some of the pairs, with the tables that they have."""
+        objective = rows.over_pairs(self.coarse, fit.pairs[kept])
+        f = fit.point.f[fit.objective.tables.bins_of(kept)]
+        point = objective.point(f, np.arange(len(kept)), fit.point.intercept)
+        by_pair = (a[kept] for a in (fit.evidence, fit.rectangles, fit.prior_rows, fit.share))
+        return PairFit(fit.pairs[kept], self.coarse, objective, point, *by_pair)
+
+    def _sides(self, pairs: np.ndarray, coarse: CoarseBins | None = None) -> np.ndarray:
+        coarse = self.coarse if coarse is None else coarse
+        return np.column_stack([coarse.n_ordered[pairs], coarse.missing[pairs]]).astype(np.int64)
+
+    # Judging ---------------------------------------------------------------------------------------------------
+
+    def _promising(self, rows: Objective, used_df: float, fit: PairFit | None, tried: set) -> np.ndarray:
+        """The candidates that promise most at the residuals of mains and pairs, at most so many."""
+        options = rows.options
+        rows = rows if fit is None else rows.shifted_by(fit.scores())
+        point = rows.point(rows.zero_tables(), np.zeros(0, dtype=np.int64))
+        phi = self.known_dispersion or max(rows.dispersion(point, min(used_df, rows.n_total / 2)), 1e-300)
+        pairs, evidence = [], []
+        for own, found in self._judged(rows, point, phi):
+            pairs.append(own)
+            evidence.append(found)
+        if not pairs:
+            return np.empty((0, 2), dtype=np.int64)
+        pairs_, evidence_ = np.concatenate(pairs), np.concatenate(evidence)
+        is_new = np.array([tuple(pair) not in tried for pair in pairs_.tolist()], dtype=bool)
+        n_used = 0 if fit is None else fit.n_pairs
+        price = np.log(max(len(self.spec.candidates) - n_used, 1) / (n_used + 1.0)) + options.price_of_prior
+        is_new &= evidence_ - price > -options.least_log_odds
+        order = np.argsort(-evidence_[is_new], kind="stable")[: options.pairs_per_search]
+        return pairs_[is_new][order]
+
+    def _judged(self, rows: Objective, point: Point, phi: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(pairs, evidence) of the candidates, a tile of tables after the other."""
+        coarse = self.coarse.merged(rows.options.judged_bins)
+        candidates = self.spec.candidates
+        tiles = np.unique(candidates) // TABLES_PER_TILE
+        tile_of = candidates // TABLES_PER_TILE
+        for one in np.unique(tiles):
+            for other in np.unique(tiles[tiles >= one]):
+                pairs = candidates[(tile_of == [one, other]).all(axis=1)]
+                if len(pairs):
+                    yield pairs, self._evidence(rows, point, phi, coarse, pairs)
+
+    def _evidence(self, rows: Objective, point: Point, phi: float, coarse: CoarseBins, pairs: np.ndarray) -> np.ndarray:
+        """The evidence of some pairs, from their joint sums over coarse grids; the largest of all outputs."""
+        tables = np.unique(pairs)
+        majorizes = rows.loss.link == "identity" and rows.loss.name != "squared_error"
+        G, H, starts = rows.joint_sums(point, coarse, tables, majorizes)
+        a, b = np.searchsorted(tables, pairs.T)
+        sides = self._sides(pairs, coarse)
+        sizes = coarse.n_bins[pairs].prod(axis=1)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        table = np.repeat(np.arange(len(pairs)), sizes)
+        cells = Cells(pairs, offsets[:-1], table, np.empty(0), offsets, sides)
+        # The entry of each cell in the matrices of joint sums.
+        within = np.arange(offsets[-1]) - offsets[table]
+        n_b = coarse.n_bins[pairs[:, 1]][table]
+        entries = starts[a][table] + within // n_b, starts[b][table] + within % n_b
+        best = np.full(len(pairs), -np.inf)
+        for g, h in zip(G, H, strict=True):
+            S, W = g[entries] * rows.n_total / phi, h[entries] * rows.n_total / phi
+            total = np.maximum(np.add.reduceat(W, cells.starts), 1e-300)
+            S = S - W * (np.add.reduceat(S, cells.starts) / total)[table]
+            priors = np.maximum(JUDGED_PRIOR_ROWS * total / rows.n_total, 1e-300)
+            found = averaged_grids(cells, S, W, priors, rows.options, rows.n_threads, plane_share=0.0)
+            best = np.maximum(best, found[1])
+        return best

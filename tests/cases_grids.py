@@ -1,0 +1,30 @@
+"""Cases for the kernel of averages over grids: single cells, rows, columns, missing values, empty cells, no planes."""
+
+from __future__ import annotations
+
+import numpy as np
+from cases_averages import assert_near
+from helpers import Case
+from hypothesis import strategies as st
+
+SIDES = st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1), st.integers(0, 1))
+
+
+@st.composite
+def average_grids_cases(draw):
+    sides = np.array(draw(st.lists(SIDES, max_size=3)), dtype=np.int64).reshape(-1, 4)
+    n, sizes = len(sides), (sides[:, 0] + sides[:, 2]) * (sides[:, 1] + sides[:, 3])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scale = draw(st.sampled_from([1e-3, 1.0, 100.0]))
+    weights = scale * rng.choice([0.0, 1.0, 10.0, 1e-5], offsets[-1]) * rng.uniform(0.5, 2.0, offsets[-1])
+    values = draw(st.sampled_from([0.0, 0.1, 3.0])) * rng.normal(size=offsets[-1])
+    priors = rng.choice([1e-2, 1.0, 30.0], n) if n else np.zeros(0)
+    args = offsets, sides, weights * values, weights, priors
+    for array in args:
+        array.setflags(write=False)
+    shares = draw(st.sampled_from([0.1, 0.5, 0.9])), draw(st.sampled_from([0.0, 0.5, 1.0]))
+    return Case((*args, *shares), [np.zeros(offsets[-1]), *(np.zeros(n) for _ in range(3))], n, assert_near)
+
+
+CASES = {"average_grids": average_grids_cases()}

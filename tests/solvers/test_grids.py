@@ -1,0 +1,111 @@
+"""Averages over all ways to halve a grid, against the enumeration of these ways; coarse bins."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbr.data.grids import coarse_bins
+from rbr.reference.grids import average_grid
+
+
+def trees(a, b, c, d):
+    """Every way to halve the rectangle of rows a to b and columns c to d, as (log of its prior without h, leaves)."""
+    found = [(0, 0, [(a, b, c, d)])]
+    ways = []
+    if b - a > 1:
+        ways.append(((a, (a + b) // 2, c, d), ((a + b) // 2, b, c, d)))
+    if d - c > 1:
+        ways.append(((a, b, c, (c + d) // 2), (a, b, (c + d) // 2, d)))
+    for one, other in ways:
+        for cuts, halvings, leaves in trees(*one):
+            for more_cuts, more_halvings, more in trees(*other):
+                own = (len(ways) == 2) + halvings + more_halvings
+                found.append((1 + cuts + more_cuts, own, leaves + more))
+    return found
+
+
+def by_enumeration(sums, weights, prior, cut_share, plane_share):
+    """(mean table, log evidence, mean number of rectangles): each tree by the Gaussian integral over its unknowns."""
+    logs, tables, numbers = [], [], []
+    for n_cuts, n_sides, leaves in trees(0, sums.shape[0], 0, sums.shape[1]):
+        n_whole = sum((b - a) * (d - c) > 1 for a, b, c, d in leaves)
+        log_prior = n_cuts * np.log(cut_share) - n_sides * np.log(2) + n_whole * np.log(1 - cut_share)
+        for planes in np.ndindex(*[2 if max(b - a, d - c) >= 3 else 1 for a, b, c, d in leaves]):
+            own, table = log_prior, np.zeros(sums.shape)
+            for (a, b, c, d), is_plane in zip(leaves, planes, strict=True):
+                part = slice(a, b), slice(c, d)
+                own += leaf_log_evidence(sums[part], weights[part], prior, is_plane, table[part])
+                if max(b - a, d - c) >= 3:
+                    own += np.log(plane_share if is_plane else 1 - plane_share)
+            logs.append(own)
+            tables.append(table)
+            numbers.append(len(leaves))
+    shares = np.exp(np.array(logs) - np.logaddexp.reduce(logs))
+    return np.tensordot(shares, tables, 1), np.logaddexp.reduce(logs), shares @ numbers
+
+
+def leaf_log_evidence(sums, weights, prior, is_plane, table):
+    """By linear algebra over the design (1, standardised rows, standardised columns); writes the mean into table."""
+    columns, priors = [np.ones(sums.size)], [prior]
+    for side, index in enumerate(np.indices(sums.shape)):
+        if is_plane and sums.shape[side] >= 3:
+            centre = (weights * index).sum() / weights.sum()
+            spread = np.sqrt((weights * (index - centre) ** 2).sum() / weights.sum())
+            columns.append(((index - centre) / spread).ravel())
+            priors.append(3 * prior)
+    X, precision = np.column_stack(columns), np.diag(priors)
+    A, right = X.T @ (weights.ravel()[:, None] * X) + precision, X.T @ sums.ravel()
+    beta = np.linalg.solve(A, right)
+    table += (X @ beta).reshape(sums.shape)
+    return 0.5 * right @ beta - 0.5 * (np.linalg.slogdet(A)[1] - np.log(priors).sum())
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (2, 2), (3, 2), (4, 3), (3, 4)])
+@pytest.mark.parametrize(("cut_share", "plane_share"), [(0.5, 0.5), (0.2, 0.7)])
+def test_the_mean_over_all_trees_is_that_of_their_enumeration(shape, cut_share, plane_share):
+    rng = np.random.default_rng(sum(shape))
+    weights = rng.uniform(0.5, 20.0, shape)
+    sums = weights * rng.normal(size=shape)
+    mean, evidence, n_rectangles = by_enumeration(sums, weights, 0.7, cut_share, plane_share)
+    found = average_grid(sums, weights, 0.7, cut_share, plane_share)
+    np.testing.assert_allclose(found[0], mean, rtol=1e-9)
+    np.testing.assert_allclose(found[1:3], [evidence, n_rectangles], rtol=1e-9)
+
+
+def test_noise_has_no_evidence_and_a_rectangle_has():
+    rng = np.random.default_rng(0)
+    weights = np.full((8, 8), 5.0)
+    noise = [average_grid(rng.normal(size=(8, 8)) * np.sqrt(5), weights, 1.0, 0.5, 0.5)[1] for _ in range(20)]
+    assert max(noise) < 3
+    sums = rng.normal(size=(8, 8)) * np.sqrt(5)
+    sums[4:, 4:] += 5.0
+    table, evidence, *_ = average_grid(sums, weights, 1.0, 0.5, 0.5)
+    assert evidence > 3
+    assert table[4:, 4:].min() > 0.5 > table[:4].max()
+
+
+@given(
+    st.integers(1, 300), st.integers(2, 64), st.booleans(), st.integers(0, 6), st.booleans(), st.integers(0, 2**32 - 1)
+)
+def test_coarse_bins_are_few_and_neighbours_stay_together(n_bins, most, is_category, skew, missing, seed):
+    rng = np.random.default_rng(seed)
+    shares = rng.random(n_bins + missing) ** skew
+    shares /= shares.sum()
+    order = rng.normal(size=n_bins) if is_category else None
+    coarse = coarse_bins(np.array([0, n_bins + missing]), shares, np.array([missing]), most, [order])
+    ordered = coarse.of(0)[:n_bins]
+    assert coarse.n_ordered[0] == len(np.unique(ordered)) <= min(most, n_bins)
+    assert coarse.n_bins[0] == coarse.n_ordered[0] + missing
+    if missing:
+        assert coarse.of(0)[-1] == coarse.n_ordered[0]
+    if order is None:
+        assert (np.diff(ordered) >= 0).all()
+        frequent = np.flatnonzero(shares[:n_bins] * most >= 1)
+        if 2 * len(frequent) < most:
+            assert all((ordered == ordered[k]).sum() == 1 for k in frequent)
+    elif n_bins <= most:
+        assert (np.diff(order[np.argsort(ordered)]) >= 0).all()
+    few = coarse.merged(3)
+    assert few.n_ordered[0] == min(3, coarse.n_ordered[0])
+    assert (few.of(0)[:n_bins].max(initial=0) < 3) and (not missing or few.of(0)[-1] == few.n_ordered[0])
