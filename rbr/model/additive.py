@@ -20,10 +20,11 @@ from numpy.typing import ArrayLike
 from rbr._checks import check_choice, check_vector
 from rbr.losses import Loss
 from rbr.model.editable import Editable
+from rbr.model.pairs import AnyTerm
 from rbr.model.reading import ModelReading
 from rbr.model.scoring import Scorer, is_plain, open_by_name
 from rbr.model.serving import Servable
-from rbr.model.terms import HasColumns, Record, Term, place_of, read_only, same
+from rbr.model.terms import HasColumns, Record, place_of, read_only, same
 from rbr.model.unseen import Tally, tally_for
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class AdditiveModel(ModelReading, Editable, Servable):
 
     Attributes
     ----------
-    terms : tuple of Term
-        What is added to the intercept, ordered by column.
+    terms : tuple of Term and PairTerm
+        What is added to the intercept: functions of one column, ordered by column, then those of two.
     intercept : float, or array of shape (n_classes,) with several score columns
     loss : a loss of rbr.losses
         What was minimised; its link turns scores into predictions.
@@ -88,7 +89,7 @@ class AdditiveModel(ModelReading, Editable, Servable):
     [('<= 39.5', -1.2), ('> 39.5', 0.8)]
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[Any, ...]  # of Term and PairTerm
     intercept: float | np.ndarray
     loss: Loss
     classes: np.ndarray | None
@@ -168,10 +169,12 @@ class AdditiveModel(ModelReading, Editable, Servable):
         return hash((self.terms, self.n_features_in_))
 
     def __repr__(self) -> str:
-        n_terms, n_pieces = len(self.terms), sum(len(term.pieces) for term in self.terms)
+        n_terms, n_pieces = len(self.terms), self.n_pieces
+        n_pairs = sum(len(term.columns) == 2 for term in self.terms)
+        pairs = f" ({n_pairs} pair{'s' * (n_pairs != 1)})" if n_pairs else ""
         kind = self.loss.name if self.classes is None else f"{self.loss.name}, {len(self.classes)} classes"
         return (
-            f"AdditiveModel({kind}, {n_terms} term{'s' * (n_terms != 1)} of {self.n_features_in_} features, "
+            f"AdditiveModel({kind}, {n_terms} term{'s' * (n_terms != 1)}{pairs} of {self.n_features_in_} features, "
             f"{n_pieces} piece{'s' * (n_pieces != 1)})"
         )
 
@@ -192,7 +195,7 @@ class AdditiveModel(ModelReading, Editable, Servable):
         """Pieces of all terms together."""
         return sum(len(term.pieces) for term in self.terms)
 
-    def __getitem__(self, term: str | int) -> Term:
+    def __getitem__(self, term: str | int) -> AnyTerm:
         """The term with a given name, or at a given position in `terms`."""
         return self.terms[self._position(term)]
 
@@ -391,7 +394,8 @@ def _check(model: AdditiveModel) -> None:
                 f"term {term.name!r} looks at a column outside 0 to {model.n_features_in_ - 1}: "
                 f"its columns are {term.columns}"
             )
-        if (term.values.ndim == 1) != isinstance(model.intercept, float) or term.n_outputs != model.n_outputs:
+        has_one = term.values.ndim == term.weights.ndim
+        if has_one != isinstance(model.intercept, float) or term.n_outputs != model.n_outputs:
             raise ValueError(f"term {term.name!r} has {term.n_outputs} score columns, the intercept {model.n_outputs}")
     if model.classes is not None:
         n_classes = 2 if model.n_outputs == 1 else model.n_outputs

@@ -17,7 +17,7 @@ class Editable:
     """Edits of an `AdditiveModel`."""
 
     if TYPE_CHECKING:
-        terms: tuple[Term, ...]
+        terms: tuple[Any, ...]
         intercept: Any
 
         def _position(self, term: str | int) -> int: ...

@@ -22,10 +22,11 @@ import numpy as np
 
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
+from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.terms import Term
 
 FORMAT = "rbr-model"
-VERSION = 4
+VERSION = 5
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _CLASS_KINDS = "biufUO"
@@ -127,32 +128,36 @@ def model_to_dict(model: AdditiveModel) -> dict:
         "classes": None if model.classes is None else _classes_out(model.classes),
         "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else list(names),
-        "training_loss": _number_out(model.training_loss),
-        "intercept": _numbers_out(model.intercept),
+        "training_loss": number_out(model.training_loss),
+        "intercept": numbers_out(model.intercept),
         "terms": [_term_out(term) for term in model.terms],
     }
 
 
-def _term_out(term: Term) -> dict:
+def _term_out(term: AnyTerm) -> dict:
+    if isinstance(term, PairTerm):
+        from rbr.model.pair_file import pair_out
+
+        return pair_out(term)
     return {
         "name": term.name,
         "columns": list(term.columns),
         "kind": term.kind,
-        "edges": _numbers_out(term.edges),
-        "categories": None if term.categories is None else [_category_out(c, term) for c in term.categories],
-        "values": _numbers_out(term.values),
-        "missing_value": None if term.missing_value is None else _numbers_out(term.missing_value),
-        "weights": _numbers_out(term.weights),
-        "counts": _numbers_out(term.counts),
-        "positions": _numbers_out(term.positions),
+        "edges": numbers_out(term.edges),
+        "categories": None if term.categories is None else [category_out(c, term) for c in term.categories],
+        "values": numbers_out(term.values),
+        "missing_value": None if term.missing_value is None else numbers_out(term.missing_value),
+        "weights": numbers_out(term.weights),
+        "counts": numbers_out(term.counts),
+        "positions": numbers_out(term.positions),
         "labels": term.labels.tolist(),
         "grouped": term.grouped,
-        "loss_drop": _number_out(term.loss_drop),
-        "jump_facts": _numbers_out(term.jump_facts),
-        "slopes": _numbers_out(term.slopes),
-        "bounds": _numbers_out(term.bounds),
-        "target_sums": _numbers_out(term.target_sums),
-        "exposures": _numbers_out(term.exposures),
+        "loss_drop": number_out(term.loss_drop),
+        "jump_facts": numbers_out(term.jump_facts),
+        "slopes": numbers_out(term.slopes),
+        "bounds": numbers_out(term.bounds),
+        "target_sums": numbers_out(term.target_sums),
+        "exposures": numbers_out(term.exposures),
     }
 
 
@@ -178,22 +183,22 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _number_out(value: float) -> float | str:
+def number_out(value: float) -> float | str:
     value = float(value)
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _numbers_out(values: Any) -> Any:
+def numbers_out(values: Any) -> Any:
     if np.ndim(values) == 0:
-        return _number_out(values)
-    return [_numbers_out(value) for value in values]
+        return number_out(values)
+    return [numbers_out(value) for value in values]
 
 
-def _category_out(category: Any, term: Term) -> Any:
+def category_out(category: Any, term: AnyTerm) -> Any:
     if isinstance(category, float) and not math.isfinite(category):
-        return {"number": _number_out(category)}
+        return {"number": number_out(category)}
     if isinstance(category, (str, bool, int, float)):
         return category
     raise ValueError(
@@ -207,7 +212,7 @@ def _classes_out(classes: np.ndarray) -> dict:
     if classes.dtype.kind not in _CLASS_KINDS or not all(isinstance(v, (str, bool, int, float)) for v in values):
         raise ValueError(f"classes are {values[:3]}… of dtype {classes.dtype}; a file can hold text, numbers and bool")
     if classes.dtype.kind == "f":
-        values = _numbers_out(classes)
+        values = numbers_out(classes)
     return {"dtype": "object" if classes.dtype.kind == "O" else classes.dtype.str, "values": values}
 
 
@@ -218,8 +223,8 @@ def model_from_dict(content: dict) -> AdditiveModel:
     """The model of a dict, or a ValueError that says what is wrong with it."""
     _check_format(content)
     content = _upgraded(content)
-    fields_of_model = _Fields(content, "the model", extra={"format", "version"})
-    fields_of_loss = _Fields(fields_of_model.get("loss", dict), "loss")
+    fields_of_model = Fields(content, "the model", extra={"format", "version"})
+    fields_of_loss = Fields(fields_of_model.get("loss", dict), "loss")
     name, parameters = fields_of_loss.get("name", str), fields_of_loss.get("parameters", dict)
     fields_of_loss.done()
     try:
@@ -269,7 +274,7 @@ def _upgraded(content: dict) -> dict:
 
 def _from_1_to_2(item: Any, where: str) -> dict:
     """In version 1 a term had one column, called "feature"."""
-    feature = _Fields(item, where).integer("feature")
+    feature = Fields(item, where).integer("feature")
     if "columns" in item:
         raise ValueError(f"{where} has the unknown field 'columns'")
     return {"columns": [feature], **{name: value for name, value in item.items() if name != "feature"}}
@@ -277,7 +282,7 @@ def _from_1_to_2(item: Any, where: str) -> dict:
 
 def _from_2_to_3(item: Any, where: str) -> dict:
     """Up to version 2 lines were staircases, with one step per bin."""
-    values = _Fields(item, where).numbers("values", (1, 2))
+    values = Fields(item, where).numbers("values", (1, 2))
     for name in ("slopes", "bounds"):
         if name in item:
             raise ValueError(f"{where} has the unknown field {name!r}")
@@ -286,20 +291,32 @@ def _from_2_to_3(item: Any, where: str) -> dict:
 
 def _from_3_to_4(item: Any, where: str) -> dict:
     """Up to version 3 a term did not say what was observed in its bins."""
-    item = _Fields(item, where).content
+    item = Fields(item, where).content
     for name in ("target_sums", "exposures"):
         if name in item:
             raise ValueError(f"{where} has the unknown field {name!r}")
     return {**item, "target_sums": [], "exposures": []}
 
 
+def _from_4_to_5(item: Any, where: str) -> dict:
+    """Up to version 4 no term had two columns."""
+    item = Fields(item, where).content
+    if item.get("kind") == "pair":
+        raise ValueError(f"{where}: kind is 'pair', which files have from version 5 on")
+    return item
+
+
 # By version: the function that converts a term to the next version.
-_UPGRADES = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
+_UPGRADES = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4, 4: _from_4_to_5}
 
 
-def _term_in(item: Any, k: int) -> Term:
+def _term_in(item: Any, k: int) -> AnyTerm:
     where = f"term {k}"
-    given = _Fields(item, where)
+    given = Fields(item, where)
+    if given.content.get("kind") == "pair":
+        from rbr.model.pair_file import pair_in
+
+        return pair_in(given)
     columns = given.get("columns", list)
     if not all(type(column) is int for column in columns):
         raise ValueError(f"{where}: columns is {columns!r:.60}; it must be a list of integers")
@@ -316,7 +333,7 @@ def _term_in(item: Any, k: int) -> Term:
         columns=tuple(columns),
         kind=given.get("kind", str),
         edges=given.numbers("edges", (1,)),
-        categories=None if categories is None else tuple(_category_in(c, where) for c in categories),
+        categories=None if categories is None else tuple(category_in(c, where) for c in categories),
         values=given.numbers("values", (1, 2)),
         missing_value=None if missing_value is None else given.numbers("missing_value", (0, 1)),
         weights=given.numbers("weights", (1,)),
@@ -338,7 +355,7 @@ def _term_in(item: Any, k: int) -> Term:
     return term
 
 
-def _category_in(category: Any, where: str) -> Any:
+def category_in(category: Any, where: str) -> Any:
     if isinstance(category, dict) and set(category) == {"number"} and category["number"] in ("Infinity", "-Infinity"):
         return _NOT_FINITE[category["number"]]
     if not isinstance(category, (str, bool, int, float)):
@@ -347,7 +364,7 @@ def _category_in(category: Any, where: str) -> Any:
 
 
 def _classes_in(content: dict) -> np.ndarray:
-    given = _Fields(content, "classes")
+    given = Fields(content, "classes")
     name, values = given.get("dtype", str), given.get("values", list)
     given.done()
     try:
@@ -369,7 +386,7 @@ def _classes_in(content: dict) -> np.ndarray:
         raise ValueError(f"classes: {error}") from None
 
 
-class _Fields:
+class Fields:
     """A JSON object whose fields are taken one by one, each with the type it must have."""
 
     def __init__(self, content: Any, where: str, extra: Set[str] = frozenset()):

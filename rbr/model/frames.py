@@ -10,7 +10,8 @@ import numpy as np
 
 from rbr._checks import check_choice
 from rbr.losses import get_loss
-from rbr.model.terms import Term, import_pandas
+from rbr.model.pairs import AnyTerm, PairTerm
+from rbr.model.terms import import_pandas
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
@@ -70,7 +71,9 @@ def bins_of_rows(model: AdditiveModel, X: Any) -> np.ndarray:
     return lookup.explain(X).astype(np.int64) - 1
 
 
-def _numbered(term: Term) -> Term:
+def _numbered(term: AnyTerm) -> AnyTerm:
+    if isinstance(term, PairTerm):
+        return term.numbered()
     n = term.n_ordered
     return replace(
         term,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,8 +17,12 @@ from rbr._backend import kernels
 from rbr._parallel import over_ranges, resolve_n_jobs
 from rbr.data.levels import UNSEEN, Categories
 from rbr.data.tables import PlacedColumns, Table, few, open_table
+from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.terms import Term
 from rbr.model.unseen import Tally
+
+if TYPE_CHECKING:
+    from rbr.model.pair_scoring import PairRun
 
 # Less work than this is not worth another thread.
 MIN_ENTRIES_PER_THREAD = 100_000
@@ -29,17 +33,23 @@ _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 class Scorer:
     """The terms of a model, laid out for the kernel."""
 
-    def __init__(self, terms: Sequence[Term], n_outputs: int):
+    def __init__(self, terms: Sequence[AnyTerm], n_outputs: int):
         self.n_outputs = n_outputs
-        self.parts: list[NumericRun | CategoryLookup] = []
+        self.parts: list[NumericRun | CategoryLookup | PairRun] = []
+        mains = [term for term in terms if isinstance(term, Term)]
+        pairs = [term for term in terms if isinstance(term, PairTerm)]
         start = 0
-        for t, term in enumerate([*terms, None]):
+        for t, term in enumerate([*mains, None]):
             if term is None or term.kind == "category":
                 if t > start:
-                    self.parts.append(NumericRun(terms[start:t]))
+                    self.parts.append(NumericRun(mains[start:t]))
                 start = t + 1
                 if term is not None:
                     self.parts.append(CategoryLookup(term))
+        if pairs:
+            from rbr.model.pair_scoring import PairRun
+
+            self.parts.append(PairRun(pairs))
         self.only_numbers = len(self.parts) == 1 and isinstance(self.parts[0], NumericRun)
 
     def add_array(self, X: np.ndarray, out: np.ndarray, n_jobs: int | None, tally: Tally | None = None) -> None:
@@ -59,11 +69,11 @@ class NumericRun:
         self.terms = terms
         self.columns = np.array([column for (column,) in (term.columns for term in terms)], dtype=np.int64)
         steps = [merged_steps(term) for term in terms]
-        self.arrays = _padded(steps)
-        self.one_by_one = [_padded([own]) for own in steps]
+        self.arrays = padded(steps)
+        self.one_by_one = [padded([own]) for own in steps]
 
     def add_array(self, X: np.ndarray, out: np.ndarray, n_jobs: int | None, tally: Tally | None) -> None:
-        _deal(n_jobs, len(self.columns), (X, self.columns, *self.arrays, out))
+        deal(n_jobs, len(self.columns), (X, self.columns, *self.arrays, out))
         if tally is not None:
             tally.add_array(self.terms, X)
 
@@ -75,7 +85,7 @@ class NumericRun:
         first = np.zeros(1, dtype=np.int64)
         for term, j, arrays in zip(self.terms, self.columns.tolist(), self.one_by_one, strict=True):
             numbers = table.numbers(j, j + 1)
-            _deal(n_jobs, 1, (numbers, first, *arrays, out))
+            deal(n_jobs, 1, (numbers, first, *arrays, out))
             if tally is not None:
                 tally.add_numbers(term, numbers[:, 0])
 
@@ -160,7 +170,7 @@ def _flat_beyond(steps: Steps, bounds: np.ndarray) -> Steps:
     return Steps(np.array(edges[:-1]), np.array(values), np.array(slopes), np.array(anchors), steps.missing)
 
 
-def _padded(terms: Sequence[Steps]):
+def padded(terms: Sequence[Steps]):
     """The arrays of some terms for the kernel, each padded to 2 ** m pieces."""
     edges: list = []
     values: list = []
@@ -181,7 +191,7 @@ def _padded(terms: Sequence[Steps]):
     return np.concatenate(edges), np.cumsum(sizes, dtype=np.int64), *tables, has_lines
 
 
-def _deal(n_jobs: int | None, n_terms: int, arrays: tuple) -> None:
+def deal(n_jobs: int | None, n_terms: int, arrays: tuple) -> None:
     n_rows = len(arrays[0])
     n_threads = 1
     if n_jobs is not None or n_rows * n_terms >= 2 * MIN_ENTRIES_PER_THREAD:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rbr._text import one_line
-from rbr.model.terms import Term
+from rbr.model.pairs import AnyTerm, PairTerm
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
 
 COLUMNS = ("term", "kind", "pieces", "effect", "mean |effect|", "loss drop", "missing")
-_RIGHT = (False, False, True, False, True, True, False)
+_RIGHT = (False, False, True, False, True, True, False, True)
 
 
 def as_text(model: AdditiveModel) -> str:
     """See `AdditiveModel.summary`."""
-    rows = [COLUMNS, *_rows(model)]
-    widths = [max(len(row[c]) for row in rows) for c in range(len(COLUMNS))]
+    rows = [_columns(model), *_rows(model)]
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
     lines.insert(1, "-" * max(map(len, lines)))
     return "\n".join([*_head(model), *lines])
@@ -30,7 +30,7 @@ def as_text(model: AdditiveModel) -> str:
 
 def as_html(model: AdditiveModel) -> str:
     """The summary as a table of a notebook."""
-    cells = "".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS)
+    cells = "".join(f"<th>{html.escape(name)}</th>" for name in _columns(model))
     body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in _rows(model))
     head = "<br>".join(html.escape(line) for line in _head(model))
     return f"<div><p>{head}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -46,18 +46,33 @@ def _head(model: AdditiveModel) -> list[str]:
     return [*head, f"intercept: {intercept}"]
 
 
+def _columns(model: AdditiveModel) -> tuple[str, ...]:
+    """The heads of the columns; only pairs have a gain."""
+    return COLUMNS if all(math.isnan(_gain(term)) for term in model.terms) else (*COLUMNS, "gain")
+
+
+def _gain(term: AnyTerm) -> float:
+    return term.gain if isinstance(term, PairTerm) else math.nan
+
+
+def _pieces_text(term: AnyTerm) -> str:
+    return term.size_text if isinstance(term, PairTerm) and term.is_surface else str(len(term.pieces))
+
+
 def _rows(model: AdditiveModel) -> list[tuple[str, ...]]:
+    n_columns = len(_columns(model))
     by_importance = sorted(model.terms, key=lambda term: -term.importance)
     return [
         (
             one_line(term.name),
             term.kind,
-            str(len(term.pieces)),
+            _pieces_text(term),
             f"{term.range[0]:+.3g} to {term.range[1]:+.3g}",
             f"{term.importance:.3g}",
             "" if math.isnan(term.loss_drop) else f"{term.loss_drop:.3g}",
             _missing_text(term),
-        )
+            "" if math.isnan(_gain(term)) else f"{_gain(term):.3g}",
+        )[:n_columns]
         for term in by_importance
     ]
 
@@ -65,11 +80,11 @@ def _rows(model: AdditiveModel) -> list[tuple[str, ...]]:
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     return [
         text.rjust(width) if right else text.ljust(width)
-        for text, width, right in zip(row, widths, _RIGHT, strict=True)
+        for text, width, right in zip(row, widths, _RIGHT, strict=False)
     ]
 
 
-def _missing_text(term: Term) -> str:
+def _missing_text(term: AnyTerm) -> str:
     if term.missing_value is None:
         return ""
     return ", ".join(f"{value:+.3g}" for value in np.atleast_1d(term.missing_value))

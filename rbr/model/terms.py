@@ -1,8 +1,9 @@
 """The terms of a fitted model: its tables, in the user's units.
 
-A term is a function that a model adds to its score. Its `columns` say which columns of X it uses, at present always
-one. It keeps a value for every bin of the fit, so that an edit can use the full resolution, and also the pieces, which
-are what a person reads: neighbouring bins (or, for categories, any group of them) that share one value or one line.
+A term is a function that a model adds to its score. Its `columns` say which columns of X it uses: one here, two in
+rbr.model.pairs. It keeps a value for every bin of the fit, so that an edit can use the full resolution, and also the
+pieces, which are what a person reads: neighbouring bins (or, for categories, any group of them) that share one value or
+one line.
 
 A line is value + slope * (x - anchor), evaluated at x. A bin stands at `positions`, the mean of its training rows, and
 its value is that of the line there; so the mean of a term over the rows is its mean over the bins. Lines that were
@@ -402,7 +403,7 @@ class Term(HasColumns):
         return replace(self, **{"loss_drop": math.nan, "jump_facts": np.empty((0, 5)), **changes})
 
 
-def place_of(term: Term) -> tuple[int, tuple[int, ...]]:
+def place_of(term: HasColumns) -> tuple[int, tuple[int, ...]]:
     """The sort key of the terms of a model: those with fewer columns first, and then by column."""
     return len(term.columns), term.columns
 

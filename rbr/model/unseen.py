@@ -46,7 +46,7 @@ class UnseenError(ValueError):
 
 @dataclass(frozen=True)
 class Unseen(HasColumns):
-    """How many of the scored rows hold what training did not have, in the column of one term.
+    """How many of the scored rows hold what training did not have, in the columns of one term, any of them.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Unseen(HasColumns):
             )
         if self.n_missing:
             parts.append(f"{self.n_missing} of {self.n_rows} rows are missing, and training had no missing value")
-        return f"column {self.term!r}: {' and '.join(parts)}"
+        return f"column{'s' * (len(self.columns) > 1)} {self.term!r}: {' and '.join(parts)}"
 
 
 class Tally:

@@ -871,7 +871,7 @@ def test_changed_files_are_refused(tmp_path):
         rbr.load(path)
     for other, problem in [
         ("[]", "not an rbr model"),
-        ('{"format": "rbr-model", "version": 5}', "has version 5, and this rbr reads up to 4; a newer rbr wrote it"),
+        ('{"format": "rbr-model", "version": 6}', "has version 6, and this rbr reads up to 5; a newer rbr wrote it"),
         ('{"format": "rbr-model", "version": true}', "version is True"),
         ('{"format": "rbr-model", "version": 1, "a": NaN}', "bare number NaN"),
         ("[" * 100_000, "not JSON"),
@@ -968,7 +968,7 @@ def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
     assert AdditiveModel.from_dict(content) == model
     assert content == before
     # Nothing else has changed: lines stay the staircases that they were.
-    content["version"] = 4
+    content["version"] = 5
     for term in content["terms"]:
         term["columns"] = [term.pop("feature")]
         term |= {"slopes": [0.0] * len(term["values"]), "bounds": [["-Infinity", "Infinity"]] * len(term["values"])}
@@ -1004,6 +1004,21 @@ def test_files_of_version_3_predict_what_they_have_predicted(kind, tmp_path):
     assert model["height"].target_sums.shape == (0, 0) and model["height"].exposures.shape == (0,)
     assert model.decision_function(X).tolist() == said["decision_function"]
     assert model.predict(X).tolist() == said["predict"]
+    if kind == "classifier":
+        np.testing.assert_array_max_ulp(model.predict_proba(X), np.array(said["predict_proba"]), 4)
+    model.save(tmp_path / "again.json")
+    assert rbr.load(tmp_path / "again.json") == model
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_files_of_version_4_predict_what_they_have_predicted(kind, tmp_path):
+    """They say what was observed, and have no pairs. Written when version 4 was the latest."""
+    said = json.loads((FILES / f"predictions_v4_{kind}.json").read_text(encoding="utf-8"))
+    X = np.array([[a, np.nan if height is None else height, text] for a, height, text in said["rows"]], dtype=object)
+    model = rbr.load(FILES / f"model_v4_{kind}.json")
+    assert model["height"].target_sums.size and model["height"].has_slopes == (kind == "regressor")
+    assert model.decision_function(X, on_unseen="ignore").tolist() == said["decision_function"]
+    assert model.predict(X, on_unseen="ignore").tolist() == said["predict"]
     if kind == "classifier":
         np.testing.assert_array_max_ulp(model.predict_proba(X), np.array(said["predict_proba"]), 4)
     model.save(tmp_path / "again.json")
