@@ -171,6 +171,8 @@ class SolverOptions:
     # So many of the most promising pairs are tried at a time, this often; rounds over the pairs in use between.
     pairs_per_search: int = 16
     pair_searches: int = 4
+    # Rows and columns of a grid are merged while that loses at most this part of the evidence of the pair.
+    lost_when_thinned: float = 0.01
 
     # Bags. Share of the rows in a bag: what a bootstrap sample holds of distinct rows on average.
     bag_share: float = 0.632

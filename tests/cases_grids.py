@@ -27,4 +27,22 @@ def average_grids_cases(draw):
     return Case((*args, *shares), [np.zeros(offsets[-1]), *(np.zeros(n) for _ in range(3))], n, assert_near)
 
 
-CASES = {"average_grids": average_grids_cases()}
+@st.composite
+def cut_grids_cases(draw):
+    sides = np.array(draw(st.lists(SIDES, max_size=3)), dtype=np.int64).reshape(-1, 4)
+    n, sizes = len(sides), (sides[:, 0] + sides[:, 2]) * (sides[:, 1] + sides[:, 3])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    # Numbers of few digits, so that both sums are exact; all differ, so that no two cuts gain the same but by chance.
+    weights = rng.choice([0.0, 1.0, 4.0, 64.0], offsets[-1]) * rng.integers(1, 1024, offsets[-1])
+    values = (
+        draw(st.sampled_from([0, 1, 1000])) * rng.integers(-(2**20), 2**20, (offsets[-1], rng.integers(1, 4))) / 2.0**10
+    )
+    limits, prices = rng.integers(1, 9, n), rng.choice([0.0, 0.3, 1e5], n) if n else np.zeros(0)
+    args = offsets, sides, np.ascontiguousarray(values), weights, limits, prices
+    for array in args:
+        array.setflags(write=False)
+    return Case(args, [np.zeros(offsets[-1], dtype=np.int32)], n)
+
+
+CASES = {"average_grids": average_grids_cases(), "cut_grids": cut_grids_cases()}

@@ -11,6 +11,7 @@ from rbr._fast._grids import average_grids
 from rbr._fast._losses import log_loss_sums, loss_of_rows, squared_distances
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
+from rbr._fast._rectangles import cut_grids
 
 __all__ = [
     "average_grids",
@@ -19,6 +20,7 @@ __all__ = [
     "center_tables",
     "cross_counts",
     "cut_binomial",
+    "cut_grids",
     "cut_regular",
     "encode",
     "gram",

@@ -86,7 +86,7 @@ def coarse_bins(
         if bins.stop > bins.start:
             groups = _runs(shares[bins], most) if own is None else _sorted_groups(shares[bins], most, own)
             of_bin[bins] = groups
-            n_ordered[j] = groups.max() + 1
+            n_ordered[j] = int(groups.max()) + 1
         if missing[j]:
             of_bin[bins.stop] = n_ordered[j]
     return CoarseBins(of_bin, n_ordered, np.asarray(missing), offsets)
@@ -101,8 +101,8 @@ def _runs(shares: np.ndarray, most: int) -> np.ndarray:
     # are begun: a stretch between frequent bins begins one of its own.
     n_stretches = 1 + np.count_nonzero(is_frequent)
     rest = np.where(is_frequent, 0.0, shares)
-    n_runs = max(most - 2 * n_stretches + 1, 1)
-    place = np.floor((np.cumsum(rest) - 0.5 * rest) * n_runs / max(rest.sum(), 1e-300))
+    n_runs = max(most - 2 * int(n_stretches) + 1, 1)
+    place = np.floor((np.cumsum(rest) - 0.5 * rest) * (n_runs / max(float(rest.sum()), 1e-300)))
     begins = np.append(True, (np.diff(place) > 0) | is_frequent[1:] | is_frequent[:-1])
     groups = np.cumsum(begins) - 1
     return groups * most // (groups[-1] + 1) if groups[-1] >= most else groups

@@ -22,7 +22,7 @@ from rbr._parallel import one_blas_thread, resolve_n_jobs
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
 from rbr.data.binning import Binner
 from rbr.data.choices import generator_of
-from rbr.data.design import WEIGHTS_KINDS
+from rbr.data.design import WEIGHTS_KINDS, BinnedMatrix
 from rbr.data.tables import is_frame
 from rbr.estimators.bagging import BagFit, bag_average, candidate_fits
 from rbr.estimators.bootstrap import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
@@ -36,15 +36,18 @@ from rbr.estimators.inputs import (
     name_of,
     with_text_names,
 )
+from rbr.estimators.interactions import check_interactions, fit_with_pairs, given_pairs, pair_spec, wants_pairs
 from rbr.estimators.reading import ReadingMixin
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
+from rbr.model.from_pairs import pair_terms
 from rbr.model.unseen import ON_UNSEEN
 from rbr.objective import Objective, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
 from rbr.solvers.averages import average_over_pieces, can_average, is_spoiled
 from rbr.solvers.last_refit import last_refit
 from rbr.solvers.lines import draw_lines, look_within_bins, on_objective
+from rbr.solvers.pairs import PairSpec
 
 try:  # callbacks are new in scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -108,14 +111,11 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
             arguments["dispersion"] = dispersion_of_weights(counts, sample_weight)
         context = self._begin_callbacks(X, target)
         rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
-        solution = self._solve(
-            make_objective(design, y, X=X, **rows),
-            arguments,
-            is_numeric=~binner.is_categorical_,
-            random_state=self._bag_random_state(),
-            warm_start=warm,
-            callback=self._iteration_callback(context),
-        )
+        start = {"is_numeric": ~binner.is_categorical_, "random_state": self._bag_random_state(), "warm_start": warm}
+        start["callback"] = self._iteration_callback(context)
+        spec = self._pair_spec(X, constraints, design)
+        solution, pairs = self._solve_with_pairs(make_objective(design, y, X=X, **rows), arguments, spec, **start)
+        pair_binner = binner
         if self.refine_cuts:
             # An average of bags joins jumps at the price of a fit, one over all pieces at the price that it paid.
             kept = {"keeps_levels": solution.status == "average", "keep_edges": binner.columns_with_given_edges()}
@@ -124,6 +124,7 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
         model = AdditiveModel.from_solution(binner, finished, classes=classes, target=target_name)
+        model = replace(model, terms=(*model.terms, *pair_terms(pair_binner, pairs)))
         model = self._without_class_weights(model, counts, y, classes)
         self._keep(model, solution, binner)
         self._had_offset = offset is not None
@@ -172,6 +173,40 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
             # An average that its projection has spoiled, as one line in a skewed column can, is no model.
             solution = average if average.loss <= max(solution.loss, objective.constant_loss) else solution
         return on_objective(solution, objective)
+
+    def _pair_spec(self, X, constraints: Constraints, design: BinnedMatrix) -> PairSpec | None:
+        """Which pairs may be used; None for none. Monotone columns stay out unless the user names their pair."""
+        if not wants_pairs(self.interactions, self.interaction_cst):
+            return None
+        bound = constraints.bind_to(design)
+        is_monotone = np.isin([bound.spec(j).name for j in range(bound.n_features)], list(MONOTONE_SHAPES.values()))
+        allowed = ~bound.excluded & ~is_monotone & (bound.n_bins > 1)
+        return pair_spec(self.interactions, self.interaction_cst, Columns.of(X), allowed)
+
+    def _solve_with_pairs(self, objective: Objective, arguments: dict[str, Any], spec: PairSpec | None, **start):
+        """(solution of the mains, fitted pairs or None)."""
+        if spec is None:
+            return self._solve(objective, arguments, **start), None
+
+        def solve_mains(own: Objective) -> Solution:
+            # What was known of the tables before they had pairs beside them is no start for the second fit.
+            return self._solve(own, arguments, **(start if own is objective else {**start, "warm_start": None}))
+
+        signs = {name: sign for sign, name in MONOTONE_SHAPES.items()}
+        bound = arguments["constraints"].bind_to(objective.tables)
+        shapes = {j: bound.spec(j).name for j in np.unique(spec.forced).tolist()}
+        return fit_with_pairs(
+            objective,
+            solve_mains,
+            spec,
+            ~start["is_numeric"],
+            max_rectangles=self.max_rectangles,
+            monotone={j: signs[name] for j, name in shapes.items() if name in signs},
+            alpha=self.alpha,
+            dispersion=arguments.get("dispersion"),
+            verbose=self.verbose,
+            callback=start.get("callback"),
+        )
 
     def _averages(self, objective: Objective, constraints: Constraints) -> bool:
         """Whether the fit is an average over all ways to cut the tables."""
@@ -258,6 +293,7 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         if not isinstance(self.warm_start, (bool, np.bool_)):
             raise ValueError(f"warm_start is {self.warm_start!r}; it must be True or False")
         check_choice(self.on_unseen, "on_unseen", ON_UNSEEN)
+        check_interactions(self.interactions, self.interaction_cst, self.max_rectangles)
 
     def _kappa(self):
         return DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost
@@ -473,18 +509,18 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         arguments |= {"dispersion": phi, "verbose": 0}
         rng = generator_of(self.random_state if random_state is None else random_state)
         stop = threading.Event()
+        spec = given_pairs([term.columns for term in self.model_.terms if len(term.columns) == 2])
 
         def refit(number, draw):
             weight = draw() if by_class is None else draw() * by_class
             rows = {"loss": self.model_.loss, "sample_weight": weight, "offset": offset, "n_jobs": 1}
             # A number, not a generator: what threads draw from a shared generator would depend on their order.
             options = {"random_state": number, "callback": lambda _: stop.is_set()}
-            objective = make_objective(design, y, **rows)
-            solution = self._solve(
-                objective, arguments, is_numeric=~binner.is_categorical_, is_resample=True, **options
-            )
+            options |= {"is_numeric": ~binner.is_categorical_, "is_resample": True}
+            solution, pairs = self._solve_with_pairs(make_objective(design, y, **rows), arguments, spec, **options)
             solution = self._finish(solution, binner, {})
             own = AdditiveModel.from_solution(binner, solution, classes=classes, measure=False)
+            own = replace(own, terms=(*own.terms, *pair_terms(binner, pairs, measure=False)))
             return solution.f, solution.support, own
 
         needs_positive = self.model_.loss.link == "log"

@@ -54,7 +54,7 @@ class Bootstrap:
     Attributes
     ----------
     terms : tuple of Term
-        The terms of the model.
+        The terms of the model that use one column.
     tables : tuple of arrays of shape (n_refits, n_bins, n_outputs)
         For each term its table in every refit, the bin of missing values last if there is one.
     frequencies : array of shape (n_features,)
@@ -171,7 +171,7 @@ class Bootstrap:
 
     def check_terms(self, terms: Sequence[Term]) -> None:
         """Raise a ValueError unless there is a band for each of the terms, on the same bins."""
-        for term in terms:
+        for term in (term for term in terms if isinstance(term, Term)):
             own = self.terms[self._position(term.name)]
             same_bins = np.array_equal(own.edges, term.edges) and own.categories == term.categories
             if not same_bins or own.all_values.shape != term.all_values.shape:
@@ -275,15 +275,17 @@ def bootstrap_of(
     models: Sequence[AdditiveModel] = (),
 ) -> Bootstrap:
     """The `Bootstrap` of refits on a design, each given as (f, support), and as a model if it is to predict."""
-    own_tables = [design.feature_of(term.columns) for term in model.terms]
+    # Pairs have no bands: `models` say what they are in the refits.
+    mains = tuple(term for term in model.terms if isinstance(term, Term))
+    own_tables = [design.feature_of(term.columns) for term in mains]
     tables = []
-    for term, j in zip(model.terms, own_tables, strict=True):
+    for term, j in zip(mains, own_tables, strict=True):
         bins = slice(design.offsets[j], design.offsets[j + 1])
         values = np.stack([f[bins].reshape(bins.stop - bins.start, -1) for f, _ in solutions])
         # Shift to the mean of the model's own table: zero, unless its bins are weighted otherwise than by rows.
         shift = np.einsum("k,rkc->rc", term.weights / term.weights.sum(), values - term.all_values)
         tables.append(values - shift[:, None, :])
-    of_columns, of_terms = np.zeros(model.n_features_in_), np.zeros(len(model.terms))
+    of_columns, of_terms = np.zeros(model.n_features_in_), np.zeros(len(mains))
     for _, support in solutions:
         looked_at = design.columns[support]
         # A column counts once, however many of the selected tables use it.
@@ -291,4 +293,4 @@ def bootstrap_of(
         of_terms += np.isin(own_tables, support)
     names = tuple(column_name(j, model.feature_names_in_) for j in range(model.n_features_in_))
     n_refits = len(solutions)
-    return Bootstrap(model.terms, tuple(tables), of_columns / n_refits, names, of_terms / n_refits, tuple(models))
+    return Bootstrap(mains, tuple(tables), of_columns / n_refits, names, of_terms / n_refits, tuple(models))

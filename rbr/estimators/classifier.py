@@ -57,6 +57,9 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         binning="regular",
         categorical_features="from_dtype",
         monotonic_cst=None,
+        interactions=0,
+        interaction_cst=None,
+        max_rectangles=None,
         exclude=None,
         always_include=None,
         alpha=1e-4,
@@ -86,6 +89,9 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         self.binning = binning
         self.categorical_features = categorical_features
         self.monotonic_cst = monotonic_cst
+        self.interactions = interactions
+        self.interaction_cst = interaction_cst
+        self.max_rectangles = max_rectangles
         self.exclude = exclude
         self.always_include = always_include
         self.alpha = alpha

@@ -21,6 +21,14 @@ PARAMETERS = """max_features : int or None
     monotonic_cst : array or dict {column name or index: -1, 0 or 1}, optional
         1 makes a feature's table increasing, -1 decreasing. A ValueError if a dict of shapes gives the feature another
         one, or if it is a category without an order.
+    interactions : int, "auto" or list of pairs
+        Terms of two columns, beside those of one. 0: none. A number: at most so many, those with the most evidence.
+        "auto": all that have evidence. A list of pairs of column names or indices: these, whatever their evidence.
+        Monotone columns are in no pair unless a list names it; the table of such a pair is then monotone too.
+    interaction_cst : "pairwise", "no_interactions", or list of lists of column names or indices, optional
+        Which columns may be in a pair with each other: any two, none, or two of the same list.
+    max_rectangles : int or None
+        The most constant rectangles of a pair. None leaves the mean over all ways to cut its grid as it is, a surface.
     exclude, always_include : list of column names or indices, optional
         Features that are never used, and features that always enter, at no cost.
     alpha : float

@@ -50,6 +50,9 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         binning="regular",
         categorical_features="from_dtype",
         monotonic_cst=None,
+        interactions=0,
+        interaction_cst=None,
+        max_rectangles=None,
         exclude=None,
         always_include=None,
         alpha=0.0,
@@ -79,6 +82,9 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         self.binning = binning
         self.categorical_features = categorical_features
         self.monotonic_cst = monotonic_cst
+        self.interactions = interactions
+        self.interaction_cst = interaction_cst
+        self.max_rectangles = max_rectangles
         self.exclude = exclude
         self.always_include = always_include
         self.alpha = alpha

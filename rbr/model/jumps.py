@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbr.objective.protocol import TableChange
+from rbr.objective.protocol import TableChange, TableChanges
 from rbr.solvers.solution import Solution
 
 EQUALLY_GOOD = 2.0
@@ -42,7 +42,7 @@ def facts_and_drops(solution: Solution) -> tuple[dict[int, np.ndarray], dict[int
     drops: dict[int, float] = {}
     for j in point.support.tolist():
         columns = [changes.of(j, c) for c in range(tables.shape[1])]
-        drops[j] = _rise_without_table(columns[0]) if len(columns) == 1 else changes.rise_without(j)
+        drops[j] = rise_without(changes, j, len(columns))
         if not constraints.spec(j).has_jumps:
             continue
         bins = slice(constraints.offsets[j], constraints.offsets[j] + constraints.n_ordered[j])
@@ -57,6 +57,11 @@ def facts_and_drops(solution: Solution) -> tuple[dict[int, np.ndarray], dict[int
                 rows.append([output, start - 1, good[0], good[-1], solution.loss + rises[p]])
         facts[j] = np.array(rows, dtype=np.float64).reshape(-1, 5)
     return facts, drops
+
+
+def rise_without(changes: TableChanges, table: int, n_outputs: int) -> float:
+    """The rise of the loss without a table, with the intercept refitted."""
+    return _rise_without_table(changes.of(table, 0)) if n_outputs == 1 else changes.rise_without(table)
 
 
 def _dispersion(solution: Solution) -> float:

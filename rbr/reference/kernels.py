@@ -11,6 +11,7 @@ from rbr.reference.binning import binomial_bins, codes_of, describe_bins, distin
 from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.grids import average_grids
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
+from rbr.reference.rectangles import cut_grids
 
 __all__ = [
     "average_grids",
@@ -19,6 +20,7 @@ __all__ = [
     "center_tables",
     "cross_counts",
     "cut_binomial",
+    "cut_grids",
     "cut_regular",
     "encode",
     "gram",

@@ -138,7 +138,9 @@ class Averaging:
         live = (shares > 0) & (place < (offsets[:-1] + self.bound.n_ordered)[table])
         rows = np.cumsum(np.where(live, shares, 0.0)) - 0.5 * shares
         rows -= (rows + 0.5 * shares - np.where(live, shares, 0.0))[offsets[:-1]][table]
-        stretch = np.floor(rows * self.objective.n_total / max(self.least_rows, 1e-300)) if self.least_rows else place
+        # Whole numbers of rows are whole whatever the rounding errors of their shares are.
+        filled = rows * (self.objective.n_total / max(self.least_rows, 1e-300))
+        stretch = np.floor(filled + 1e-9) if self.least_rows else place
         bins = np.flatnonzero(live)
         begins = np.ones(len(bins), dtype=np.int64)
         begins[1:] = (stretch[bins[1:]] != stretch[bins[:-1]]) | (table[bins[1:]] != table[bins[:-1]])
@@ -228,8 +230,12 @@ class Averaging:
     def _average_ordered(self, at: SideBySide, output: int, S, W, totals, means) -> None:
         """The part of `average` for tables whose bins have an order; writes their means."""
         posterior, options, own = self.posterior, self.objective.options, at.ordered
-        sums = np.bincount(at.places, S[at.bins], minlength=at.offsets[-1])
-        weights = np.maximum(np.bincount(at.places, W[at.bins], minlength=at.offsets[-1]), 1e-300)
+        # Without any bin, as in a column of missing values alone, bincount counts in integers.
+        sums, weights = (
+            np.bincount(at.places, by_bin[at.bins], minlength=at.offsets[-1]).astype(np.float64, copy=False)
+            for by_bin in (S, W)
+        )
+        weights = np.maximum(weights, 1e-300)
         priors = np.maximum(posterior.rows[own, output] * totals, 1e-300)
         jumps = np.minimum(posterior.jumps[own, output] / np.maximum(at.n_groups - 1, 1), 0.5)
         out, (evidence, pieces, suggested) = np.zeros(at.offsets[-1]), np.zeros((3, len(own)))

@@ -25,6 +25,7 @@ from rbr.constraints import Constraints
 from rbr.data.grids import CoarseBins, coarse_bins
 from rbr.objective.protocol import Objective, Point
 from rbr.solvers.averaging import Averaging
+from rbr.solvers.pair_fit import PairFit, sides_of
 
 # Pairs are judged in tiles of so many tables, whose joint sums are held at a time.
 TABLES_PER_TILE = 128
@@ -45,42 +46,6 @@ class PairSpec:
     candidates: np.ndarray
     forced: np.ndarray
     most: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class PairFit:
-    """Fitted pairs.
-
-    pairs : (n, 2) tables, ascending
-    coarse : the coarse bins of the tables
-    objective : the rows by the cells of the pairs, with the mains among their offsets
-    point : where the rounds ended
-    evidence : of each pair, in units of log-likelihood
-    rectangles : the mean number of rectangles of each pair
-    prior_rows, share : what the next rounds begin with, by pair and output
-    """
-
-    pairs: np.ndarray
-    coarse: CoarseBins
-    objective: Objective
-    point: Point
-    evidence: np.ndarray
-    rectangles: np.ndarray
-    prior_rows: np.ndarray
-    share: np.ndarray
-
-    @property
-    def n_pairs(self) -> int:
-        return len(self.pairs)
-
-    def scores(self) -> Any:
-        """What the pairs add to the scores of the rows."""
-        return self.objective.table_scores(self.point.f, self.point.support)
-
-    def table(self, k: int) -> np.ndarray:
-        """The table of a pair, of shape (n_a, n_b) or (n_a, n_b, n_outputs)."""
-        f = self.point.f[self.objective.tables.offsets[k] : self.objective.tables.offsets[k + 1]]
-        return f.reshape(*self.coarse.n_bins[self.pairs[k]], *f.shape[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +231,7 @@ class PairSearch:
         settled = objective.options.bag_settled
         own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
         run = GridAveraging(
-            *(objective, bound, *own, self._sides(pairs)),
+            *(objective, bound, *own, sides_of(self.coarse, pairs)),
             n_candidates=len(self.spec.candidates) + len(forced),
             used_df=used_df,
         )
@@ -285,7 +250,7 @@ class PairSearch:
         posterior = run.posterior
         return PairFit(
             *(pairs, self.coarse, run.objective, point, posterior.evidence.copy(), posterior.pieces.copy()),
-            *(posterior.rows.copy(), posterior.share.copy()),
+            *(posterior.rows.copy(), posterior.share.copy(), run.dispersion),
         )
 
     def _only(self, rows: Objective, fit: PairFit, kept: np.ndarray) -> PairFit:
@@ -293,12 +258,10 @@ class PairSearch:
         objective = rows.over_pairs(self.coarse, fit.pairs[kept])
         f = fit.point.f[fit.objective.tables.bins_of(kept)]
         point = objective.point(f, np.arange(len(kept)), fit.point.intercept)
-        by_pair = (a[kept] for a in (fit.evidence, fit.rectangles, fit.prior_rows, fit.share))
-        return PairFit(fit.pairs[kept], self.coarse, objective, point, *by_pair)
-
-    def _sides(self, pairs: np.ndarray, coarse: CoarseBins | None = None) -> np.ndarray:
-        coarse = self.coarse if coarse is None else coarse
-        return np.column_stack([coarse.n_ordered[pairs], coarse.missing[pairs]]).astype(np.int64)
+        by_pair = {
+            name: getattr(fit, name)[kept] for name in ("pairs", "evidence", "rectangles", "prior_rows", "share")
+        }
+        return replace(fit, objective=objective, point=point, **by_pair)
 
     # Judging ---------------------------------------------------------------------------------------------------
 
@@ -340,7 +303,7 @@ class PairSearch:
         majorizes = rows.loss.link == "identity" and rows.loss.name != "squared_error"
         G, H, starts = rows.joint_sums(point, coarse, tables, majorizes)
         a, b = np.searchsorted(tables, pairs.T)
-        sides = self._sides(pairs, coarse)
+        sides = sides_of(coarse, pairs)
         sizes = coarse.n_bins[pairs].prod(axis=1)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         table = np.repeat(np.arange(len(pairs)), sizes)

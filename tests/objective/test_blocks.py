@@ -7,6 +7,7 @@ else; what the objective keeps by row is put into a box that the solver cannot o
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from problems import LOSSES, SHAPES, make_design, make_target, objective_of, spl
 import rbr
 from rbr.constraints import Constraints
 from rbr.estimators.bagging import BagFit, bag_average
+from rbr.estimators.interactions import fit_with_pairs
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
 from rbr.objective import Handle, Objective, Point, RowObjective
 from rbr.solvers.averages import average_over_pieces
+from rbr.solvers.pairs import PairSpec
 
 PROTOCOL = {name for name in dir(Objective) if not name.startswith("_")} | set(Objective.__annotations__)
 ROWS = ("y", "v", "codes", "design", "offset", "row_weights", "raw", "_blocks", "_n_rows", "sample_weight")
@@ -42,10 +45,14 @@ class Box(Handle):
 
 
 class Sealed:
-    """An objective with the members of the protocol only, which raises if an answer is larger than the tables."""
+    """An objective with the members of the protocol only, which raises if an answer is larger than the tables.
 
-    def __init__(self, objective):
+    Objectives over the same rows that come from one another have the same key.
+    """
+
+    def __init__(self, objective, key=None):
         self.__dict__["_Sealed__objective"] = objective
+        self.__dict__["_Sealed__key"] = object() if key is None else key
 
     def __getattr__(self, name):
         assert name in PROTOCOL, f"{name} is no part of the protocol"
@@ -57,19 +64,21 @@ class Sealed:
                 answer(*map(self._opened, args), **{k: self._opened(v) for k, v in kwargs.items()})
             )
         if isinstance(answer, RowObjective):
-            return self if answer is self.__dict__["_Sealed__objective"] else Sealed(answer)
+            return (
+                self if answer is self.__dict__["_Sealed__objective"] else Sealed(answer, self.__dict__["_Sealed__key"])
+            )
         if isinstance(answer, Point):
-            return replace(answer, handle=Box(answer.handle, self))
+            return replace(answer, handle=Box(answer.handle, self.__dict__["_Sealed__key"]))
         if isinstance(answer, Handle) and not isinstance(answer, Box):
-            return Box(answer, self)
+            return Box(answer, self.__dict__["_Sealed__key"])
         if isinstance(answer, np.ndarray):
             assert len(answer) <= self.tables.n_coef + 1, f"an array of {len(answer)} numbers"
         return Draws(answer, self) if type(answer).__name__ == "RowBags" else answer
 
     def _opened(self, argument):
         if isinstance(argument, Point):
-            return replace(argument, handle=argument.handle.open(self))
-        return argument.open(self) if isinstance(argument, Box) else argument
+            return replace(argument, handle=argument.handle.open(self.__dict__["_Sealed__key"]))
+        return argument.open(self.__dict__["_Sealed__key"]) if isinstance(argument, Box) else argument
 
 
 class Draws:
@@ -260,3 +269,30 @@ def test_cut_refinement_asks_the_objective(loss):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_allclose(refined[0][0].positions_, refined[1][0].positions_, rtol=1e-12)
     assert_same_fit(refined[1][1], refined[0][1])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "multinomial", "huber"])
+def test_pairs_are_found_from_three_blocks(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    X[rng.random(1500) < 0.1, 1] = np.nan
+    score = X[:, 0] + 2.0 * (X[:, 1] > 0) * (X[:, 2] > 0.3)
+    y = {
+        "log_loss": lambda: (rng.random(1500) < 1 / (1 + np.exp(1 - 2 * score))).astype(float),
+        "poisson": lambda: rng.poisson(np.exp(score / 2)).astype(float),
+        "multinomial": lambda: np.digitize(score + 0.5 * rng.normal(size=1500), [-0.5, 1.0]).astype(float),
+    }.get(loss, lambda: score + 0.3 * rng.normal(size=1500))()
+    design = rbr.Binner().fit_transform(X)
+    rows = {"sample_weight": rng.integers(1, 3, 1500).astype(float)}
+    pairs = np.array([(a, b) for a in range(4) for b in range(a + 1, 4)])
+    fits = []
+    for objective in both(design, y, loss, **rows):
+        solve_mains = partial(average_over_pieces, constraints=Constraints(shape="mixed", jump_cost=1.0))
+        spec = PairSpec(pairs, np.empty((0, 2), dtype=np.int64))
+        fits.append(fit_with_pairs(objective, solve_mains, spec, np.zeros(4, dtype=bool)))
+    (expected, one), (found, other) = fits
+    assert [1, 2] in one.pairs.tolist()
+    np.testing.assert_array_equal(other.pairs, one.pairs)
+    np.testing.assert_allclose(other.point.f, one.point.f, atol=1e-7)
+    np.testing.assert_allclose(found.f, expected.f, atol=1e-7)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-9)

@@ -301,3 +301,12 @@ def test_mixed_rounds_over_copies_of_a_feature_are_fewer(monkeypatch):
     plain = RBRRegressor().fit(X, y)
     assert mixed.n_iter_ < 0.9 * plain.n_iter_
     assert np.abs(mixed.predict(X) - plain.predict(X)).mean() < 0.03
+
+
+@pytest.mark.parametrize("interactions", [0, "auto"])
+def test_a_column_of_missing_values_alone_is_left_out(interactions):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    X[:, 1] = np.nan
+    model = RBRRegressor(interactions=interactions).fit(X, 2 * X[:, 0] + rng.normal(size=200))
+    np.testing.assert_array_equal(model.selected_features_, [0])

@@ -1,0 +1,228 @@
+"""Fitted pairs, and how their tables are told: on few rows and columns, in few rectangles, or never falling.
+
+The table of a pair is an average over many ways to cut its grid, so that every cell has a value of its own. Most
+neighbouring rows and columns of cells differ by next to nothing, and are merged: what is left is what a person reads,
+and what a file, a query and a picture hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rbr._backend import kernels
+from rbr._parallel import over_ranges
+from rbr.data.grids import CoarseBins
+from rbr.objective.protocol import Objective, Point
+
+# Rows and columns of a grid that is monotone along both sides are pooled in turn, this often.
+MONOTONE_ROUNDS = 20
+
+# Merging two rows of cells costs nothing if it costs less than this part of what may be lost in all.
+NOTHING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class PairFit:
+    """Fitted pairs.
+
+    pairs : (n, 2) tables, ascending
+    coarse : the coarse bins of the tables
+    objective : the rows by the cells of the pairs, with the mains among their offsets
+    point : where the rounds ended
+    evidence : of each pair, in units of log-likelihood
+    rectangles : the mean number of rectangles of each pair
+    prior_rows, share : what the next rounds begin with, by pair and output
+    dispersion : the unit of the evidence
+    rectangle : the rectangle of each cell, if the tables were cut into few of them; otherwise None
+    """
+
+    pairs: np.ndarray
+    coarse: CoarseBins
+    objective: Objective
+    point: Point
+    evidence: np.ndarray
+    rectangles: np.ndarray
+    prior_rows: np.ndarray
+    share: np.ndarray
+    dispersion: float
+    rectangle: np.ndarray | None = None
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.pairs)
+
+    def sides(self) -> np.ndarray:
+        """Ordered bins along both sides of each grid, and whether each has one more, of missing values."""
+        return sides_of(self.coarse, self.pairs)
+
+    def scores(self) -> Any:
+        """What the pairs add to the scores of the rows."""
+        return self.objective.table_scores(self.point.f, self.point.support)
+
+    def table(self, k: int) -> np.ndarray:
+        """The table of a pair, of shape (n_a, n_b) or (n_a, n_b, n_outputs)."""
+        f = self.point.f[self.objective.tables.offsets[k] : self.objective.tables.offsets[k + 1]]
+        return f.reshape(*self.coarse.n_bins[self.pairs[k]], *f.shape[1:])
+
+    def labels(self, k: int) -> np.ndarray:
+        """The rectangle of each cell of a pair; every cell is one of its own unless the tables have been cut."""
+        cells = slice(self.objective.tables.offsets[k], self.objective.tables.offsets[k + 1])
+        labels = np.arange(cells.stop - cells.start) if self.rectangle is None else self.rectangle[cells]
+        return labels.reshape(self.coarse.n_bins[self.pairs[k]])
+
+    def told(self, max_rectangles: int | None, monotone: Mapping[int, int]) -> PairFit:
+        """The fit with tables of few cells, or of at most so many rectangles.
+
+        Along some columns they never fall (1) or never rise (-1); such a table has at most so many cells instead.
+        """
+        columns = self.objective.tables.columns
+        signs = [tuple(monotone.get(int(column), 0) for column in pair) for pair in columns]
+        if any(any(own) for own in signs):
+            return self._made_monotone(signs)._thinned(max_rectangles, keeps_order=True)
+        return self._thinned(None) if max_rectangles is None else self._in_rectangles(max_rectangles)
+
+    def _thinned(self, most: int | None, keeps_order: bool = False) -> PairFit:
+        """Neighbouring rows and columns of cells are merged while that loses a small part of the evidence.
+
+        With weights that are products of those of rows and columns a merged table still never falls where it did not.
+        """
+        objective, tables, options = self.objective, self.objective.tables, self.objective.options
+        majorizes = objective.loss.link == "identity" and objective.loss.name != "squared_error"
+        H, _ = objective.curvature_sums(self.point, np.arange(self.n_pairs), majorizes)
+        f = self.point.f.reshape(tables.n_coef, -1).copy()
+        H = np.maximum(H.reshape(f.shape), 0.0)
+        rectangle = np.zeros(tables.n_coef, dtype=np.int32)
+        for k, (n_a, n_b, *_) in enumerate(self.sides().tolist()):
+            cells, shape = slice(tables.offsets[k], tables.offsets[k + 1]), (*self.coarse.n_bins[self.pairs[k]], -1)
+            weights = H[cells].reshape(shape)
+            if keeps_order:
+                total = np.maximum(weights.sum(axis=(0, 1)), 1e-300)
+                weights = weights.sum(axis=1, keepdims=True) * weights.sum(axis=0, keepdims=True) / total
+            evidence = max(float(self.evidence[k].sum()), 0.0) * self.dispersion / objective.n_total
+            own = thinned(f[cells].reshape(shape), weights, (n_a, n_b), options.lost_when_thinned * evidence, most)
+            f[cells], rectangle[cells] = own[0].reshape(len(f[cells]), -1), own[1].ravel()
+        return replace(self._with_tables(f), rectangle=rectangle)
+
+    def _in_rectangles(self, most: int) -> PairFit:
+        tables = self.objective.tables
+        values = np.ascontiguousarray(self.point.f.reshape(tables.n_coef, -1))
+        rectangle = np.zeros(tables.n_coef, dtype=np.int32)
+        limits, prices = np.full(self.n_pairs, most), np.zeros(self.n_pairs)
+        inputs = tables.offsets, self.sides(), values, tables.weights, limits, prices
+        over_ranges(kernels().cut_grids, self.n_pairs, self.objective.n_threads, *inputs, rectangle)
+        f = values.copy()
+        for k in range(self.n_pairs):
+            cells = slice(tables.offsets[k], tables.offsets[k + 1])
+            own, w = rectangle[cells], tables.weights[cells]
+            total = np.bincount(own, w)
+            for column in f[cells].T:
+                # An empty rectangle keeps the mean of its cells.
+                sums = np.where(total > 0, np.bincount(own, w * column), np.bincount(own, column))
+                column[:] = (sums / np.where(total > 0, total, np.bincount(own)))[own]
+        return replace(self._with_tables(f), rectangle=rectangle)
+
+    def _made_monotone(self, signs: Sequence[tuple[int, ...]]) -> PairFit:
+        """Isotonic regression along the lines of each grid; along both sides, in turn, it is not the nearest table."""
+        tables, f = self.objective.tables, self.point.f.reshape(self.objective.tables.n_coef, -1).copy()
+        for k, own in enumerate(signs):
+            cells, shape = slice(tables.offsets[k], tables.offsets[k + 1]), self.coarse.n_bins[self.pairs[k]]
+            weights, ordered = tables.weights[cells].reshape(shape), self.coarse.n_ordered[self.pairs[k]]
+            for column in f[cells].T:
+                grid = column.reshape(shape)
+                for _ in range(MONOTONE_ROUNDS if all(own) else 1):
+                    for side in np.flatnonzero(own):
+                        _make_lines_monotone(
+                            np.moveaxis(grid, side, 0), np.moveaxis(weights, side, 0), ordered[side], own[side]
+                        )
+                column[:] = grid.ravel()
+        return replace(self._with_tables(f), rectangle=None)
+
+    def _with_tables(self, f: np.ndarray) -> PairFit:
+        """The same pairs with other tables, centred."""
+        tables = self.objective.tables
+        means = np.add.reduceat(tables.weights[:, None] * f, tables.offsets[:-1])
+        f = f - np.repeat(means, tables.n_bins, axis=0)
+        f = f[:, 0] if self.objective.n_outputs == 1 else f
+        return replace(self, point=self.objective.point(f, np.arange(self.n_pairs), self.point.intercept))
+
+
+def _make_lines_monotone(grid: np.ndarray, weights: np.ndarray, n_ordered: int, sign: int) -> None:
+    """Replace every line along the first side of a grid, without missing values, by the nearest monotone one."""
+    from scipy.optimize import isotonic_regression
+
+    for line, w in zip(grid[:n_ordered].T, weights[:n_ordered].T, strict=True):
+        line[:] = isotonic_regression(line, weights=np.maximum(w, 1e-12), increasing=sign > 0).x
+
+
+def sides_of(coarse: CoarseBins, pairs: np.ndarray) -> np.ndarray:
+    """Ordered bins along both sides of the grids of some pairs, and whether each has one more, of missing values."""
+    return np.column_stack([coarse.n_ordered[pairs], coarse.missing[pairs]]).astype(np.int64)
+
+
+def thinned(
+    table: np.ndarray, weights: np.ndarray, n_ordered: tuple[int, int], budget: float, most: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(table, label of each cell) with neighbouring rows and columns merged, the most similar first.
+
+    Parameters
+    ----------
+    table, weights : arrays of shape (n_a, n_b, n_outputs)
+    n_ordered : the bins along both sides that may be merged; missing values come after them
+    budget : how far half the weighted sum of squared changes may rise in all
+    most : the most cells, whatever that costs; None for any number
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr.solvers.pair_fit import thinned
+    >>> table, labels = thinned(np.array([[0.0, 0.1, 5.0]])[:, :, None], np.ones((1, 3, 1)), (1, 3), 0.01)
+    >>> table[0, :, 0], labels
+    (array([0.05, 0.05, 5.  ]), array([[0, 0, 1]]))
+    """
+    values, own = table.copy(), weights.copy()
+    starts = [np.arange(n) for n in table.shape[:2]]
+    n_left = list(n_ordered)
+    spent = 0.0
+    while True:
+        costs = [_merge_costs(values, own, side, n_left[side]) for side in (0, 1)]
+        # The first of all that cost nothing goes first, whatever their rounding errors are.
+        costs = [np.where(cost > NOTHING * budget, cost, 0.0) for cost in costs]
+        least = [cost.min(initial=np.inf) for cost in costs]
+        side = int(least[1] < least[0])
+        is_affordable = spent + least[side] <= budget
+        is_needed = most is not None and values.shape[0] * values.shape[1] > most and np.isfinite(least[side])
+        if not is_affordable and not is_needed:
+            break
+        spent += least[side]
+        k = int(costs[side].argmin())
+        values, own = (np.moveaxis(a, side, 0) for a in (values, own))
+        merged = _mean(values[k : k + 2], own[k : k + 2])
+        values, own = values.copy(), own.copy()
+        values[k], own[k] = merged, own[k] + own[k + 1]
+        values, own = (np.moveaxis(np.delete(a, k + 1, axis=0), 0, side) for a in (values, own))
+        starts[side] = np.delete(starts[side], k + 1)
+        n_left[side] -= 1
+    rows, columns = (
+        np.searchsorted(begin, np.arange(n), side="right") - 1 for begin, n in zip(starts, table.shape[:2], strict=True)
+    )
+    labels = rows[:, None] * len(starts[1]) + columns
+    return values[rows][:, columns], labels
+
+
+def _merge_costs(values: np.ndarray, weights: np.ndarray, side: int, n: int) -> np.ndarray:
+    """What it costs to merge each of n bins along a side with the next one."""
+    v, w = (np.moveaxis(a, side, 0)[:n] for a in (values, weights))
+    both = w[1:] + w[:-1]
+    harmonic = np.divide(w[1:] * w[:-1], both, out=np.zeros_like(both), where=both > 0)
+    return 0.5 * (harmonic * (v[1:] - v[:-1]) ** 2).sum(axis=(1, 2))
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The mean of two rows of cells; cells without weight count alike."""
+    total = weights.sum(axis=0)
+    plain = values.mean(axis=0)
+    return np.divide((weights * values).sum(axis=0), total, out=plain, where=total > 0)
