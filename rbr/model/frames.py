@@ -56,8 +56,8 @@ def contributions_as_frame(model: AdditiveModel, X: Any, contributions: np.ndarr
 
 
 def labels_of(model: AdditiveModel) -> list:
-    """What several score columns are called: the classes, or their numbers."""
-    return list(range(model.n_outputs)) if model.classes is None else model.classes.tolist()
+    """The labels of the classes, or their numbers where a model does not know the labels."""
+    return list(range(max(model.n_outputs, 2))) if model.classes is None else model.classes.tolist()
 
 
 def bins_of_rows(model: AdditiveModel, X: Any) -> np.ndarray:
@@ -67,7 +67,7 @@ def bins_of_rows(model: AdditiveModel, X: Any) -> np.ndarray:
     """
     numbered = tuple(_numbered(term) for term in model.terms)
     lookup = replace(model, terms=numbered, intercept=0.0, loss=get_loss("squared_error"), classes=None)
-    return lookup.explain(X).astype(np.int64) - 1
+    return lookup.explain(X, on_unseen="ignore").astype(np.int64) - 1
 
 
 def _numbered(term: Term) -> Term:
