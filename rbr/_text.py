@@ -58,7 +58,7 @@ def plain_number(number: float) -> str:
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
-    """Rows under a head and a line, in columns that are aligned to the left, or to the right.
+    """Rows under a head and a line, each on one line, in columns that are aligned to the left, or to the right.
 
     >>> print(text_table(["name", "size"], [["a", "10"], ["bcd", "9"]], [False, True]))
     name  size
@@ -66,7 +66,7 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequen
     a       10
     bcd      9
     """
-    cells = [[" ".join(text.split()) for text in row] for row in (head, *rows)]
+    cells = [[one_line(text) for text in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rbr._checks import check_sample_weight
-from rbr._text import text_table
+from rbr._text import one_line, text_table
 from rbr.data.levels import UNSEEN, Categories
 from rbr.data.tables import Table, few
 from rbr.model.scoring import Scorer
@@ -127,7 +127,7 @@ class Check:
     @property
     def changes(self) -> tuple[str, ...]:
         """What has changed, in words, one sentence for each finding."""
-        return tuple(f"{term.term}: {text}" for term in self.terms for text in term.changes)
+        return tuple(f"{one_line(term.term)}: {text}" for term in self.terms for text in term.changes)
 
     @property
     def shift(self) -> Value:
@@ -147,7 +147,7 @@ class Check:
         """The report as text: the scores, a line for each term, the most shifted first, and what has changed."""
         shift = f"{_signed(self.shift)}{self._factor()}"
         head = [
-            f"{self.n_rows:,} rows beside {self.n_rows_in_training:,.10g} of training",
+            f"{self.n_rows:,} row{'s' * (self.n_rows != 1)} beside {self.n_rows_in_training:,.10g} of training",
             f"mean score: {_number(self.score)}, in training {_number(self.score_in_training)}, shift {shift}",
         ]
         in_order = sorted(self.terms, key=lambda term: -np.abs(term.shift).max())
@@ -174,11 +174,11 @@ def _row(term: TermCheck) -> tuple[str, ...]:
 
 
 def _number(value: Value) -> str:
-    return ", ".join(f"{v:.3g}" for v in np.atleast_1d(value))
+    return " / ".join(f"{v:.3g}" for v in np.atleast_1d(value))
 
 
 def _signed(value: Value) -> str:
-    return ", ".join(f"{v:+.3g}" for v in np.atleast_1d(value))
+    return " / ".join(f"{v:+.3g}" for v in np.atleast_1d(value))
 
 
 def check(model: AdditiveModel, table: Table, sample_weight: Any) -> Check:

@@ -416,6 +416,23 @@ def test_check_of_classifiers(kind):
     assert not report.ok
 
 
+def test_a_report_has_a_line_for_each_finding_whatever_the_names():
+    X = pd.DataFrame({"si\nze": ["S", "M", "L", "M"] * 50})
+    model = RBRRegressor(**SINGLE).fit(X, np.tile([1.0, 2.0, 3.0, 2.0], 50)).model_
+    report = model.check(X.iloc[[0]].replace("S", "x\ny"))
+    assert report.changes == ("si\\nze: 100% of the rows hold categories that training did not have ('x\\ny')",)
+    lines = report.summary().splitlines()
+    assert lines[0] == "1 row beside 200 of training"
+    assert lines[4].startswith("si\\nze ") and len(lines) == 6
+
+
+def test_scores_of_several_classes_are_told_apart():
+    model = make_model(0, loss="multinomial", classes=[3, 5, 7], n_outputs=3)
+    report = model.check(np.zeros((5, model.n_features_in_)))
+    head = report.summary().splitlines()[1]
+    assert head.startswith(f"mean score: {' / '.join(f'{score:.3g}' for score in report.score)}, in training ")
+
+
 def test_check_of_a_model_without_terms():
     model = make_model(0)
     for term in model.terms:
