@@ -168,12 +168,12 @@ class AdditiveModel(ModelReading, Editable, Servable):
         return hash((self.terms, self.n_features_in_))
 
     def __repr__(self) -> str:
-        n_terms, n_features, n_pieces = len(self.terms), self.n_features_in_, self.n_pieces
         kind = self.loss.name if self.classes is None else f"{self.loss.name}, {len(self.classes)} classes"
-        return (
-            f"AdditiveModel({kind}, {n_terms} term{'s' * (n_terms != 1)} of {n_features} feature{'s' * (n_features != 1)}, "
-            f"{n_pieces} piece{'s' * (n_pieces != 1)})"
+        terms, features, pieces = (
+            f"{n} {word}{'s' * (n != 1)}"
+            for n, word in ((len(self.terms), "term"), (self.n_features_in_, "feature"), (self.n_pieces, "piece"))
         )
+        return f"AdditiveModel({kind}, {terms} of {features}, {pieces})"
 
     @property
     def classes_(self) -> np.ndarray:

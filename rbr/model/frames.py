@@ -32,7 +32,7 @@ def as_frame(columns: Mapping[Any, Sequence], output: str, asked: str, index: An
         import polars
     except ImportError as error:
         raise ImportError(f"{asked} needs polars: pip install polars") from error
-    return polars.DataFrame({_flat(name): list(column) for name, column in columns.items()})
+    return polars.DataFrame({_flat(name): np.asarray(column) for name, column in columns.items()})
 
 
 def _flat(name: Any) -> str:

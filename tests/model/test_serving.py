@@ -137,13 +137,14 @@ def test_arrays_are_read_by_position(table):
         ([("a", 1), ("a", 2), ("b", 1), ("b", 2)], ("a_1", "a_2", "b_1", "b_2")),
         (pd.MultiIndex.from_product([["a", "b"], [1, 2]]), ("a_1", "a_2", "b_1", "b_2")),
         ([3, 1, 2, 0], ("3", "1", "2", "0")),
+        (["a", 1, ("b", 2), 4.5], ("a", "1", "b_2", "4.5")),
     ],
 )
 def test_names_that_are_not_text_are_kept_as_text(table, columns, names, tmp_path):
     X, y = table
     frame = X.set_axis(columns, axis=1)
     m = RBRRegressor(**SINGLE).fit(frame, y)
-    assert m.model_.feature_names_in_ == names
+    assert m.model_.feature_names_in_ == tuple(m.feature_names_in_) == names
     assert [term.name for term in m.terms_] == [names[0], names[2], names[3]]
     m.save(tmp_path / "m.json")
     loaded = rbr.load(tmp_path / "m.json")
@@ -174,6 +175,29 @@ def test_names_that_fall_together_are_refused(table):
     X, y = table
     with pytest.raises(ValueError, match="more than one column named 'a_1_2'"):
         rbr.Binner().fit(X.set_axis([("a", "1_2"), ("a_1", 2), "b", "c"], axis=1))
+
+
+def test_two_columns_of_one_name_are_refused_by_a_fit(table):
+    X, y = table
+    with pytest.raises(ValueError, match="X has more than one column named 'a'; column names must differ"):
+        RBRRegressor(**SINGLE).fit(X.set_axis(["a", "b", "a", "c"], axis=1), y)
+
+
+def test_integer_names_are_given_as_text(table):
+    X, y = table
+    years = X.set_axis([2001, 2002, 2003, 2004], axis=1)
+    with pytest.raises(
+        ValueError, match="exclude names the column 2001; indices must be between 0 and 3, and the name"
+    ):
+        RBRRegressor(exclude=[2001], **SINGLE).fit(years, y)
+    assert RBRRegressor(exclude=["2001"], **SINGLE).fit(years, y).terms_[0].name != "2001"
+
+
+def test_only_errors_about_names_hint_at_the_model(table, estimator):
+    X, _ = table
+    with pytest.raises(ValueError, match="0 sample") as caught:
+        estimator.predict(X.iloc[:0])
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_arrow_tables_are_tables(table):
