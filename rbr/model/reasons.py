@@ -216,9 +216,9 @@ def _value(term: Term, table: Table) -> Any:
 
 def one_row(model: AdditiveModel, row: Any) -> Any:
     """A table of one row from a dict, a Series, a sequence of all columns, or a table of one row."""
-    pairs = row if isinstance(row, Mapping) else dict(row.items()) if hasattr(row, "to_frame") else None
-    if pairs is not None:
-        return _from_names(model, pairs)
+    is_series = hasattr(row, "to_frame") and hasattr(row, "items")  # of pandas, whose values have names
+    if isinstance(row, Mapping) or is_series:
+        return _from_names(model, dict(row.items()))
     shape = np.shape(row)
     if len(shape) == 1:
         if shape[0] != model.n_features_in_:

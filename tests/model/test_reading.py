@@ -556,6 +556,14 @@ def test_rows_are_explained_by_the_names_of_their_frame(columns):
         assert m.explain_row(row).prediction == pytest.approx(expected)
 
 
+def test_a_row_of_polars_is_a_row():
+    polars = pytest.importorskip("polars", reason="pip install polars")
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    m = RBRRegressor(n_bags=0).fit(X, np.sign(X[:, 0]))
+    for row in (polars.Series(X[0]), polars.DataFrame(X[:1]), polars.DataFrame(X[:1], ["x0", "x1"]).row(0, named=True)):
+        assert m.explain_row(row).prediction == m.predict(X[:1])[0]
+
+
 # Names ------------------------------------------------------------------------------------------------------------
 
 
