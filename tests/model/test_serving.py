@@ -404,6 +404,17 @@ def test_stability_index_by_hand():
     assert term.psi == pytest.approx(0.0, abs=1e-12)
 
 
+def test_what_chance_does_to_missing_values_by_hand():
+    X = np.column_stack([np.where(np.arange(400) % 4 == 0, np.nan, np.arange(400.0))])
+    model = RBRRegressor(**SINGLE).fit(X, np.isnan(X[:, 0])).model_
+    (term,) = model.check(X[:100, :] * np.where(np.arange(100) < 45, np.nan, 1.0)[:, None]).terms
+    missing = np.isnan(X[:100, 0]) | (np.arange(100) < 45)
+    pooled = (100 + missing.sum()) / 500
+    z = 3.290526731491926  # the 0.9995 quantile of the normal distribution
+    assert term.missing == missing.mean() and term.missing_in_training == 0.25
+    assert term.missing_chance == pytest.approx(z * np.sqrt(pooled * (1 - pooled) * (1 / 100 + 1 / 400)), rel=1e-4)
+
+
 @pytest.mark.parametrize("n_free", [1, 5, 20])
 def test_quantile_of_chance(n_free):
     assert _chi_square_quantile(n_free) == pytest.approx(chi2.ppf(0.999, n_free), rel=0.04)
@@ -506,6 +517,18 @@ def test_the_estimator_knows_the_loss(table, loss):
     assert again.loss == (loss if isinstance(loss, str) else m.model_.loss)
     assert isinstance(loss, str) or again.loss.level == 0.9
     np.testing.assert_array_equal(again.predict(X), m.predict(X))
+
+
+def test_an_estimator_from_a_file_expects_the_exposure_of_the_fit(tmp_path):
+    rng = np.random.default_rng(0)
+    X, offset = rng.normal(size=(500, 2)), rng.normal(size=500)
+    y = rng.poisson(np.exp(np.sign(X[:, 0]) + offset))
+    m = RBRRegressor("poisson", **SINGLE).fit(X, y, offset=offset)
+    m.save(tmp_path / "m.json")
+    again = rbr.load(tmp_path / "m.json").to_estimator()
+    assert again.score(X, y, offset=offset) == m.score(X, y, offset=offset)
+    with pytest.warns(UserWarning, match="fitted with an offset, and these rows have none"):
+        again.score(X, y)
 
 
 def test_arrays_have_no_names_in_the_estimator_either():
