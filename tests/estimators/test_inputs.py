@@ -138,6 +138,7 @@ def test_infinities_are_the_ends(numbers):
         pd.DataFrame({"a": np.arange(4.0), "when": pd.date_range("2020-01-01", periods=4)}),
         pd.DataFrame({"a": np.arange(4.0), "when": pd.date_range("2020-01-01", periods=4, tz="UTC")}),
         pd.DataFrame({"a": np.arange(4.0), "when": pd.to_timedelta(np.arange(4), unit="D")}),
+        pd.DataFrame({"a": np.arange(4.0), "when": pd.period_range("2020-01", periods=4, freq="M")}),
         pl.DataFrame({"a": np.arange(4.0), "when": pd.date_range("2020-01-01", periods=4).to_numpy()}),
     ],
 )

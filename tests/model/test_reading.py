@@ -244,7 +244,10 @@ def test_whole_points_add_up_and_are_what_the_card_predicts(options, with_rows):
     m, X, y, rng = card_problem(**options)
     card = m.scorecard((600, 50, 20), *((X, y) if with_rows else ()))
     frame = card.to_frame()
-    assert frame["points"].dtype == np.int64 and "line" not in set(frame["kind"])
+    assert frame["points"].dtype == np.int64
+    assert set(frame["kind"]) <= {"intercept", "constant", "level", "missing"}
+    for term, own in frame[frame["kind"] == "constant"].groupby("term"):
+        assert (np.diff(own["points"]) != 0).all(), term  # steps of the same points are one
     rows = new_rows(X, rng)
     frame["no slope"] = 0
     by_hand = score_by_hand(frame.assign(points=frame["points"].astype(float)), card.model, rows, "points", "no slope")
