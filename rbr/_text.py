@@ -19,14 +19,16 @@ def one_line(text: object) -> str:
 
 
 def class_text(target: str | None, label: object) -> str:
-    """What a class is called: its label, if that is a number with the name of the target before it.
+    """What a class is called: its label; if that is a number, with the name of the target before it, or "class".
 
     Examples
     --------
     >>> class_text("survived", 1), class_text("income", ">50K"), class_text(None, True)
-    ('survived = 1', '>50K', 'True')
+    ('survived = 1', '>50K', 'class True')
     """
-    return one_line(label) if target is None or isinstance(label, str) else f"{one_line(target)} = {one_line(label)}"
+    if isinstance(label, str):
+        return one_line(label)
+    return f"class {one_line(label)}" if target is None else f"{one_line(target)} = {one_line(label)}"
 
 
 def interval_labels(edges: np.ndarray) -> list[str]:

@@ -26,6 +26,7 @@ def as_frame(columns: Mapping[Any, Sequence], output: str, asked: str, index: An
     check_choice(output, "output", FRAMES)
     if output == "dict":
         return {name: np.asarray(column) for name, column in columns.items()}
+    asked = f"{asked} with output={output!r}"  # there are others
     if output == "pandas":
         return import_pandas(asked).DataFrame(dict(columns), index=index)
     try:
@@ -51,7 +52,9 @@ def contributions_as_frame(model: AdditiveModel, X: Any, contributions: np.ndarr
         names = [(name, label) for name in names for label in labels_of(model)]
     index = getattr(X, "index", None) if output == "pandas" and not callable(getattr(X, "index", None)) else None
     if output == "pandas" and not names:
-        return import_pandas("explain").DataFrame(index=range(len(flat)) if index is None else index)
+        return import_pandas("explain with output='pandas'").DataFrame(
+            index=range(len(flat)) if index is None else index
+        )
     return as_frame(dict(zip(names, flat.T, strict=True)), output, "explain", index)
 
 

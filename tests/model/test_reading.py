@@ -197,7 +197,7 @@ def test_tables_without_pandas(monkeypatch):
     pytest.importorskip("polars")
     assert model.to_frame(output="polars").columns == list(frame.columns)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_frame needs pandas: pip install pandas"):
+    with pytest.raises(ImportError, match="to_frame with output='pandas' needs pandas: pip install pandas"):
         model.to_frame()
     columns = model.to_frame(output="dict")
     assert list(columns) == list(frame.columns)
@@ -474,12 +474,12 @@ def test_reasons_in_the_words_of_each_link():
     three = RBRClassifier(n_bags=0).fit(X, np.digitize(score + rng.normal(size=len(X)), [-1.0, 1.0]))
     told = three.explain_row(row)
     assert told.prediction == three.predict(row)[0]
-    assert f"the probability of {told.prediction} is {three.predict_proba(row).max():.3g}" in str(told)
+    assert f"the probability of class {told.prediction} is {three.predict_proba(row).max():.3g}" in str(told)
     numbered = RBRClassifier(n_bags=0).fit(X, pd.Series(score > 0, name="ill"))
     assert "the probability of ill = True is" in str(numbered.explain_row(row))
     other = three.explain_row(row, label=0)
     scores = three.decision_function(row)[0]
-    assert other.score == pytest.approx(scores[0] - scores.mean()) and "score of 0" in str(other)
+    assert other.score == pytest.approx(scores[0] - scores.mean()) and "score of class 0 by" in str(other)
 
 
 def test_reasons_for_a_class_are_told_beside_the_other_classes():
