@@ -50,11 +50,9 @@ def contributions_as_frame(model: AdditiveModel, X: Any, contributions: np.ndarr
     flat = contributions.reshape(len(contributions), -1)
     if model.n_outputs > 1:
         names = [(name, label) for name in names for label in labels_of(model)]
-    index = getattr(X, "index", None) if output == "pandas" and not callable(getattr(X, "index", None)) else None
-    if output == "pandas" and not names:
-        return import_pandas("explain with output='pandas'").DataFrame(
-            index=range(len(flat)) if index is None else index
-        )
+    index = getattr(X, "index", None)
+    if index is None or callable(index):  # that of a list is a method
+        index = range(len(flat))
     return as_frame(dict(zip(names, flat.T, strict=True)), output, "explain", index)
 
 
