@@ -103,7 +103,7 @@ class Check:
     n_rows : int
         The rows that were checked.
     n_rows_in_training : float
-        The rows of the training table, or the sum of their weights.
+        The rows of the training table, or the sum of their sample weights.
     score, score_in_training : float, or a tuple with one float per class
         The mean score.
     link : str
@@ -185,7 +185,7 @@ def check(model: AdditiveModel, table: Table, sample_weight: Any) -> Check:
     """See `AdditiveModel.check`."""
     weights = None if sample_weight is None else check_sample_weight(sample_weight, table.n_rows)
     found = Record(_check_term(term, table, weights, model.n_outputs) for term in model.terms)
-    totals = [float(term.counts.sum()) for term in model.terms]
+    totals = [float(term.rows.sum()) for term in model.terms]
     return Check(
         n_rows=table.n_rows,
         n_rows_in_training=max(totals, default=math.nan),
@@ -205,15 +205,15 @@ def _check_term(term: Term, table: Table, weights: np.ndarray | None, n_outputs:
     Scorer([term], n_outputs).add_table(table, contributions, None)
     scale = np.abs(term.all_values).max(initial=0.0)
     effect = _rounded(np.average(contributions, axis=0, weights=weights), scale)
-    in_training = _rounded(term.weights @ term.all_values / term.weights.sum(), scale)
+    in_training = _rounded(term.shares @ term.all_values, scale)
     codes, levels = _bins(term, table)
     counts = np.bincount(codes, weights, minlength=term.n_ordered + 2)
     has_gaps = term.missing_value is not None
-    before = np.append(term.weights, [0.0] * (2 - has_gaps)) / term.weights.sum()
+    before = np.append(term.shares, [0.0] * (2 - has_gaps))
     now = counts / counts.sum()
     # Weights need not be numbers of rows: what chance does follows from the rows that they are worth.
     n_now = table.n_rows if weights is None else weights.sum() ** 2 / (weights**2).sum()
-    n_before = float(term.counts.sum()) or n_now
+    n_before = float(term.rows.sum()) or n_now
     noise = 1 / n_now + 1 / n_before
     pooled = (n_now * now[-2] + n_before * before[-2]) / (n_now + n_before)
     groups = _groups(term)
@@ -255,7 +255,7 @@ def _bins(term: Term, table: Table) -> tuple[np.ndarray, tuple]:
 def _groups(term: Term) -> np.ndarray:
     """The group of each bin, then those of missing and of unknown values."""
     n_ordered = term.n_ordered
-    shares = term.weights[:n_ordered]
+    shares = term.shares[:n_ordered]
     # Categories have no neighbours: the frequent ones come first, each alone, and the rare ones end up together.
     order = np.argsort(-shares, kind="stable") if term.kind == "category" else np.arange(n_ordered)
     least = MIN_SHARE * shares.sum()

@@ -78,7 +78,7 @@ class ModelReading:
             value : what is added to the score, in a line at x = `anchor`; with several score columns value_<class>
             relativity : exp(value), for a log link; odds_ratio : exp(value), for two classes
             points, points_slope : if `points` are given; in a line at `anchor`
-            rows, share : the training rows of the piece (by sample weight), and their share (of all weights)
+            rows, share : the training rows of the piece (by sample weight, without class weights), and their share
             mean_target : of those rows; for two classes positive_share, that of the second, for more classes
             share_of_<class>. NaN if not known
             exposure, rate : the sum of exp(offset), and the target over it, for a log link with offsets

@@ -198,10 +198,8 @@ class Facts:
 def _facts_of(term: Term | None, bins: list[int] | None) -> Facts:
     assert term is not None and bins is not None  # only the intercept has neither
     sums = tuple(term.target_sums[bins].sum(axis=0).tolist()) if term.target_sums.size else ()
-    # Class weights are in the counts and not in the rows of the classes.
-    rows = sum(sums) if len(sums) > 1 else float(term.counts[bins].sum())
     exposure = float(term.exposures[bins].sum()) if term.exposures.size else math.nan
-    return Facts(rows, float(term.weights[bins].sum()), sums, exposure)
+    return Facts(float(term.rows[bins].sum()), float(term.shares[bins].sum()), sums, exposure)
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:

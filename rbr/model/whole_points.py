@@ -162,7 +162,7 @@ class Card:
         self.scale = scale
         self.exact_base = scale.base + scale.factor * float(np.asarray(model.intercept))
         self.base = round(self.exact_base)
-        self.weights = [term.weights / max(term.weights.sum(), 1e-300) for term in model.terms]
+        self.weights = [term.shares for term in model.terms]
         self.exact = [scale.factor * term.all_values[:, 0] for term in model.terms]
         self.groups = [_groups(term, exact) for term, exact in zip(model.terms, self.exact, strict=True)]
         # A group without rows has a mean too.

@@ -354,6 +354,21 @@ def test_the_training_rows_have_not_changed(table, estimator):
     assert income.missing == income.missing_in_training == X["income"].isna().mean()
 
 
+@pytest.mark.parametrize("class_weight", ["balanced", {"no": 5.0, "yes": 1.0}])
+def test_class_weights_are_no_change_of_the_rows(table, class_weight, tmp_path):
+    """They make rows of a class louder; what new rows are compared with is how many there were."""
+    X, y = table
+    labels = np.where(y > np.quantile(y, 0.8), "yes", "no")
+    m = RBRClassifier(class_weight=class_weight, shape="constant", **SINGLE).fit(X, labels)
+    m.save(tmp_path / "m.json")
+    report = rbr.load(tmp_path / "m.json").check(X)
+    assert report.ok and report.n_rows_in_training == N
+    np.testing.assert_allclose([term.psi for term in report.terms], 0.0, atol=1e-12)
+    assert report.score_in_training == pytest.approx(m.decision_function(X).mean())
+    frame = m.to_frame()
+    np.testing.assert_allclose(frame["share"], frame["rows"] / N)
+
+
 def test_the_report_shows_no_rounding_errors(table, estimator):
     X, _ = table
     report = estimator.model_.check(X)
