@@ -76,7 +76,7 @@ class TermCheck(HasColumns):
     @property
     def shift(self) -> Value:
         """By how much the term moves the mean score: `effect` minus `effect_in_training`."""
-        return as_value(np.subtract(self.effect, self.effect_in_training))
+        return _difference(self.effect, self.effect_in_training)
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class Check:
     @property
     def shift(self) -> Value:
         """By how much the mean score has moved."""
-        return as_value(np.subtract(self.score, self.score_in_training))
+        return _difference(self.score, self.score_in_training)
 
     def to_frame(self) -> Any:
         """The terms as a pandas frame."""
@@ -234,8 +234,13 @@ def _check_term(term: Term, table: Table, weights: np.ndarray | None, n_outputs:
     )
 
 
+def _difference(now: Value, before: Value) -> Value:
+    scale = float(np.maximum(np.abs(now), np.abs(before)).max())
+    return as_value(_rounded(np.subtract(now, before), scale))
+
+
 def _rounded(means: np.ndarray, scale: float) -> np.ndarray:
-    """Means of values of this size, with 0 where there is only a rounding error."""
+    """Means of values of this size, or their differences, with 0 where there is only a rounding error."""
     return np.where(np.abs(means) <= 1e-12 * scale, 0.0, means)
 
 

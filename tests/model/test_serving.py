@@ -365,6 +365,7 @@ def test_class_weights_are_no_change_of_the_rows(table, class_weight, tmp_path):
     assert report.ok and report.n_rows_in_training == N
     np.testing.assert_allclose([term.psi for term in report.terms], 0.0, atol=1e-12)
     assert report.score_in_training == pytest.approx(m.decision_function(X).mean())
+    assert report.shift == 0 and all(term.shift == 0 for term in report.terms)
     frame = m.to_frame()
     np.testing.assert_allclose(frame["share"], frame["rows"] / N)
 
