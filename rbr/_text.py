@@ -19,14 +19,16 @@ def one_line(text: object) -> str:
 
 
 def class_text(target: str | None, label: object) -> str:
-    """What a class is called: its label, if that is a number with the name of the target before it.
+    """What a class is called: its label; if that is a number, with the name of the target before it, or "class".
 
     Examples
     --------
     >>> class_text("survived", 1), class_text("income", ">50K"), class_text(None, True)
-    ('survived = 1', '>50K', 'True')
+    ('survived = 1', '>50K', 'class True')
     """
-    return one_line(label) if target is None or isinstance(label, str) else f"{one_line(target)} = {one_line(label)}"
+    if isinstance(label, str):
+        return one_line(label)
+    return f"class {one_line(label)}" if target is None else f"{one_line(target)} = {one_line(label)}"
 
 
 def interval_labels(edges: np.ndarray) -> list[str]:
@@ -58,7 +60,7 @@ def plain_number(number: float) -> str:
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
-    """Rows under a head and a line, in columns that are aligned to the left, or to the right.
+    """Rows under a head and a line, each on one line, in columns that are aligned to the left, or to the right.
 
     >>> print(text_table(["name", "size"], [["a", "10"], ["bcd", "9"]], [False, True]))
     name  size
@@ -66,7 +68,7 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequen
     a       10
     bcd      9
     """
-    cells = [[" ".join(text.split()) for text in row] for row in (head, *rows)]
+    cells = [[one_line(text) for text in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(

@@ -15,6 +15,7 @@ import pytest
 
 import rbr
 from rbr._fast import _build_info
+from rbr.model.file import VERSION
 
 PACKAGE = Path(rbr.__file__).parent
 ROOT = Path(__file__).resolve().parent.parent
@@ -274,6 +275,11 @@ def test_readers_are_told_up_to_how_many_rows_all_count(name):
     text = " ".join(getattr(rbr.AdditiveModel, name).__doc__.split())
     assert f"up to {rbr.SolverOptions().measured_rows:,} training rows" in text.lower()
     assert "over all rows, corrected by a sample of rows" in text
+
+
+def test_readers_are_told_the_version_of_files():
+    text = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
+    assert f"The file format has version {VERSION}" in text
 
 
 def test_readme_picture_is_small():

@@ -42,7 +42,10 @@ def index_of(key: Any, names: tuple[str, ...] | None, n_features: int, parameter
         return names.index(key)
     if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
         if not 0 <= key < n_features:
-            raise ValueError(f"{parameter} names the column {key}; indices must be between 0 and {n_features - 1}")
+            hint = f", and the name is {str(key)!r}, as text" if str(key) in (names or ()) else ""
+            raise ValueError(
+                f"{parameter} names the column {key}; indices must be between 0 and {n_features - 1}{hint}"
+            )
         return int(key)
     raise ValueError(f"{parameter} names the column {key!r}; a column must be given by its name or index")
 

@@ -45,6 +45,8 @@ def _is_arrow(X: Any) -> bool:
 
 def open_table(X: Any, unique_names: bool = True) -> Table:
     """The table behind X, or an error that says what X must be; `unique_names` refuses two columns of one name."""
+    if isinstance(X, Table):
+        return X
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     if pandas is not None and isinstance(X, pandas.DataFrame):
         table: Table = PandasTable(X)
@@ -216,9 +218,9 @@ class PlacedColumns(Table):
 
 
 class ArrayTable(Table):
-    """A NumPy array, or anything that NumPy converts to one."""
+    """A NumPy array, or anything that NumPy converts to one, perhaps with names for its columns."""
 
-    def __init__(self, X):
+    def __init__(self, X, names: tuple[str, ...] | None = None):
         X = X if isinstance(X, np.ndarray) else np.asarray(X)
         if X.ndim != 2:
             raise ValueError(
@@ -233,6 +235,7 @@ class ArrayTable(Table):
         if X.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: X has dtype {X.dtype}; it must hold real numbers")
         self.n_rows, self.n_features = X.shape
+        self.names = names
         self._X = X
 
     def view_width(self) -> int:

@@ -311,11 +311,9 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         X = as_checkable(X)
         if is_frame(X):
             y = validate_data(self, X="no_validation", y=y)
-            validate_data(self, X, skip_check_array=True)  # last, because it stores the column names
+            validate_data(self, with_text_names(X), skip_check_array=True)  # last, because it stores the column names
             if len(X) != len(y):
                 raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
-            if len(X) == 0:
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required: X has no rows")
             return X, y
         return validate_data(
             self,
@@ -416,8 +414,8 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         X = as_checkable(X)
         if is_frame(X):
+            named = with_text_names(X) if hasattr(self, "feature_names_in_") else X
             with hint_at_names():
-                named = with_text_names(X) if hasattr(self, "feature_names_in_") else X
                 validate_data(self, named, reset=False, skip_check_array=True)
             return X
         return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False)

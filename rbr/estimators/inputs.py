@@ -86,7 +86,7 @@ def as_checkable(X: Any) -> Any:
 
 
 def with_text_names(X: Any) -> Any:
-    """A frame under the names that a model has for its columns, where they are not text: 2001 is "2001" in a file."""
+    """A frame under the names that a model has for its columns, such as "2001" for 2001; they must differ."""
     names = open_table(X).names
     if names is None or not hasattr(X, "set_axis") or all(isinstance(name, str) for name in X.columns):
         return X

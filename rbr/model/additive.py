@@ -169,14 +169,14 @@ class AdditiveModel(ModelReading, Editable, Servable):
         return hash((self.terms, self.n_features_in_))
 
     def __repr__(self) -> str:
-        n_terms, n_pieces = len(self.terms), self.n_pieces
         n_pairs = sum(len(term.columns) == 2 for term in self.terms)
         pairs = f" ({n_pairs} pair{'s' * (n_pairs != 1)})" if n_pairs else ""
         kind = self.loss.name if self.classes is None else f"{self.loss.name}, {len(self.classes)} classes"
-        return (
-            f"AdditiveModel({kind}, {n_terms} term{'s' * (n_terms != 1)}{pairs} of {self.n_features_in_} features, "
-            f"{n_pieces} piece{'s' * (n_pieces != 1)})"
+        terms, features, pieces = (
+            f"{n} {word}{'s' * (n != 1)}"
+            for n, word in ((len(self.terms), "term"), (self.n_features_in_, "feature"), (self.n_pieces, "piece"))
         )
+        return f"AdditiveModel({kind}, {terms}{pairs} of {features}, {pieces})"
 
     @property
     def classes_(self) -> np.ndarray:

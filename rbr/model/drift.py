@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rbr._checks import check_sample_weight
-from rbr._text import text_table
+from rbr._text import one_line, text_table
 from rbr.data.levels import UNSEEN, Categories
 from rbr.data.tables import Table, few
 from rbr.model.scoring import Scorer
@@ -76,7 +76,7 @@ class TermCheck(HasColumns):
     @property
     def shift(self) -> Value:
         """By how much the term moves the mean score: `effect` minus `effect_in_training`."""
-        return as_value(np.subtract(self.effect, self.effect_in_training))
+        return _difference(self.effect, self.effect_in_training)
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Check:
     n_rows : int
         The rows that were checked.
     n_rows_in_training : float
-        The rows of the training table, or the sum of their weights.
+        The rows of the training table, or the sum of their sample weights.
     score, score_in_training : float, or a tuple with one float per class
         The mean score.
     link : str
@@ -127,12 +127,12 @@ class Check:
     @property
     def changes(self) -> tuple[str, ...]:
         """What has changed, in words, one sentence for each finding."""
-        return tuple(f"{term.term}: {text}" for term in self.terms for text in term.changes)
+        return tuple(f"{one_line(term.term)}: {text}" for term in self.terms for text in term.changes)
 
     @property
     def shift(self) -> Value:
         """By how much the mean score has moved."""
-        return as_value(np.subtract(self.score, self.score_in_training))
+        return _difference(self.score, self.score_in_training)
 
     def to_frame(self) -> Any:
         """The terms as a pandas frame."""
@@ -147,7 +147,7 @@ class Check:
         """The report as text: the scores, a line for each term, the most shifted first, and what has changed."""
         shift = f"{_signed(self.shift)}{self._factor()}"
         head = [
-            f"{self.n_rows:,} rows beside {self.n_rows_in_training:,.10g} of training",
+            f"{self.n_rows:,} row{'s' * (self.n_rows != 1)} beside {self.n_rows_in_training:,.10g} of training",
             f"mean score: {_number(self.score)}, in training {_number(self.score_in_training)}, shift {shift}",
         ]
         in_order = sorted(self.terms, key=lambda term: -np.abs(term.shift).max())
@@ -174,18 +174,18 @@ def _row(term: TermCheck) -> tuple[str, ...]:
 
 
 def _number(value: Value) -> str:
-    return ", ".join(f"{v:.3g}" for v in np.atleast_1d(value))
+    return " / ".join(f"{v:.3g}" for v in np.atleast_1d(value))
 
 
 def _signed(value: Value) -> str:
-    return ", ".join(f"{v:+.3g}" for v in np.atleast_1d(value))
+    return " / ".join(f"{v:+.3g}" for v in np.atleast_1d(value))
 
 
 def check(model: AdditiveModel, table: Table, sample_weight: Any) -> Check:
     """See `AdditiveModel.check`."""
     weights = None if sample_weight is None else check_sample_weight(sample_weight, table.n_rows)
     found = Record(_check_term(term, table, weights, model.n_outputs) for term in model.terms)
-    totals = [float(term.counts.sum()) for term in model.terms]
+    totals = [float(term.rows.sum()) for term in model.terms]
     return Check(
         n_rows=table.n_rows,
         n_rows_in_training=max(totals, default=math.nan),
@@ -205,15 +205,15 @@ def _check_term(term: Term, table: Table, weights: np.ndarray | None, n_outputs:
     Scorer([term], n_outputs).add_table(table, contributions, None)
     scale = np.abs(term.all_values).max(initial=0.0)
     effect = _rounded(np.average(contributions, axis=0, weights=weights), scale)
-    in_training = _rounded(term.weights @ term.all_values / term.weights.sum(), scale)
+    in_training = _rounded(term.shares @ term.all_values, scale)
     codes, levels = _bins(term, table)
     counts = np.bincount(codes, weights, minlength=term.n_ordered + 2)
     has_gaps = term.missing_value is not None
-    before = np.append(term.weights, [0.0] * (2 - has_gaps)) / term.weights.sum()
+    before = np.append(term.shares, [0.0] * (2 - has_gaps))
     now = counts / counts.sum()
     # Weights need not be numbers of rows: what chance does follows from the rows that they are worth.
     n_now = table.n_rows if weights is None else weights.sum() ** 2 / (weights**2).sum()
-    n_before = float(term.counts.sum()) or n_now
+    n_before = float(term.rows.sum()) or n_now
     noise = 1 / n_now + 1 / n_before
     pooled = (n_now * now[-2] + n_before * before[-2]) / (n_now + n_before)
     groups = _groups(term)
@@ -234,8 +234,13 @@ def _check_term(term: Term, table: Table, weights: np.ndarray | None, n_outputs:
     )
 
 
+def _difference(now: Value, before: Value) -> Value:
+    scale = float(np.maximum(np.abs(now), np.abs(before)).max())
+    return as_value(_rounded(np.subtract(now, before), scale))
+
+
 def _rounded(means: np.ndarray, scale: float) -> np.ndarray:
-    """Means of values of this size, with 0 where there is only a rounding error."""
+    """Means of values of this size, or their differences, with 0 where there is only a rounding error."""
     return np.where(np.abs(means) <= 1e-12 * scale, 0.0, means)
 
 
@@ -255,7 +260,7 @@ def _bins(term: Term, table: Table) -> tuple[np.ndarray, tuple]:
 def _groups(term: Term) -> np.ndarray:
     """The group of each bin, then those of missing and of unknown values."""
     n_ordered = term.n_ordered
-    shares = term.weights[:n_ordered]
+    shares = term.shares[:n_ordered]
     # Categories have no neighbours: the frequent ones come first, each alone, and the rare ones end up together.
     order = np.argsort(-shares, kind="stable") if term.kind == "category" else np.arange(n_ordered)
     least = MIN_SHARE * shares.sum()

@@ -1,7 +1,4 @@
-"""A model as an ONNX graph.
-
-ONNX uses the merged steps of rbr.model.scoring and adds the terms in the same order as `decision_function`.
-"""
+"""A model as an ONNX graph: the merged steps of rbr.model.scoring, added in the order of `decision_function`."""
 
 from __future__ import annotations
 
@@ -17,9 +14,6 @@ from rbr.model.terms import Term, column_of
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
-
-
-# ONNX -----------------------------------------------------------------------------------------------------
 
 _OPSET, _ML_OPSET, _IR_VERSION = 13, 2, 8
 _LINKS = {"identity": "Identity", "log": "Exp", "logit": "Sigmoid", "softmax": "Softmax"}

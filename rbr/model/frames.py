@@ -27,13 +27,14 @@ def as_frame(columns: Mapping[Any, Sequence], output: str, asked: str, index: An
     check_choice(output, "output", FRAMES)
     if output == "dict":
         return {name: np.asarray(column) for name, column in columns.items()}
+    asked = f"{asked} with output={output!r}"  # there are others
     if output == "pandas":
         return import_pandas(asked).DataFrame(dict(columns), index=index)
     try:
         import polars
     except ImportError as error:
         raise ImportError(f"{asked} needs polars: pip install polars") from error
-    return polars.DataFrame({_flat(name): list(column) for name, column in columns.items()})
+    return polars.DataFrame({_flat(name): np.asarray(column) for name, column in columns.items()})
 
 
 def _flat(name: Any) -> str:
@@ -50,15 +51,15 @@ def contributions_as_frame(model: AdditiveModel, X: Any, contributions: np.ndarr
     flat = contributions.reshape(len(contributions), -1)
     if model.n_outputs > 1:
         names = [(name, label) for name in names for label in labels_of(model)]
-    index = getattr(X, "index", None) if output == "pandas" and not callable(getattr(X, "index", None)) else None
-    if output == "pandas" and not names:
-        return import_pandas("explain").DataFrame(index=range(len(flat)) if index is None else index)
+    index = getattr(X, "index", None)
+    if index is None or callable(index):  # that of a list is a method
+        index = range(len(flat))
     return as_frame(dict(zip(names, flat.T, strict=True)), output, "explain", index)
 
 
 def labels_of(model: AdditiveModel) -> list:
-    """What several score columns are called: the classes, or their numbers."""
-    return list(range(model.n_outputs)) if model.classes is None else model.classes.tolist()
+    """The labels of the classes, or their numbers where a model does not know the labels."""
+    return list(range(max(model.n_outputs, 2))) if model.classes is None else model.classes.tolist()
 
 
 def bins_of_rows(model: AdditiveModel, X: Any) -> np.ndarray:
@@ -68,7 +69,7 @@ def bins_of_rows(model: AdditiveModel, X: Any) -> np.ndarray:
     """
     numbered = tuple(_numbered(term) for term in model.terms)
     lookup = replace(model, terms=numbered, intercept=0.0, loss=get_loss("squared_error"), classes=None)
-    return lookup.explain(X).astype(np.int64) - 1
+    return lookup.explain(X, on_unseen="ignore").astype(np.int64) - 1
 
 
 def _numbered(term: AnyTerm) -> AnyTerm:

@@ -31,16 +31,18 @@ class ModelReading:
         return as_html(self._model)
 
     def explain_row(
-        self, row: Any, n: int | None = 5, *, offset: float | None = None, label: Any = None
+        self, row: Any, n: int | None = 5, *, offset: ArrayLike | None = None, label: Any = None
     ) -> RowExplanation:
         """The prediction of one row and its largest reasons, in words.
+
+        What training did not have, an unknown category for example, is told too, whatever `on_unseen` is elsewhere.
 
         Parameters
         ----------
         row : dict or Series by column name, sequence of the values of all columns, or table of one row
         n : int or None, default 5
             The number of reasons that are listed; None lists all. The others are added up.
-        offset : float, optional
+        offset : float, or one per class with more than two classes, optional
             Added to the score.
         label : class label, optional
             With more than two classes, whose score to explain; by default that of the predicted class.
@@ -76,7 +78,7 @@ class ModelReading:
             value : what is added to the score, in a line at x = `anchor`; with several score columns value_<class>
             relativity : exp(value), for a log link; odds_ratio : exp(value), for two classes
             points, points_slope : if `points` are given; in a line at `anchor`
-            rows, share : the training rows of the piece (by sample weight), and their share (of all weights)
+            rows, share : the training rows of the piece (by sample weight, without class weights), and their share
             mean_target : of those rows; for two classes positive_share, that of the second, for more classes
             share_of_<class>. NaN if not known
             exposure, rate : the sum of exp(offset), and the target over it, for a log link with offsets
@@ -114,9 +116,6 @@ class ModelReading:
             Lines become steps; what that costs where a line is steep within a bin, only rows show.
         """
         from rbr.model.scorecard import point_scale
-        from rbr.model.whole_points import codes_of, scorecard
+        from rbr.model.whole_points import scorecard
 
-        if (X is None) != (y is None):
-            raise ValueError(f"{'X' if X is None else 'y'} is None; X and y are given together, or neither")
-        codes = None if y is None else codes_of(self._model.classes, y)
-        return scorecard(self._model, point_scale(self._model, points, odds_of), X, codes, sample_weight, offset)
+        return scorecard(self._model, point_scale(self._model, points, odds_of), X, y, sample_weight, offset)

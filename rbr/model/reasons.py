@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rbr._checks import check_int, check_real
+from rbr._checks import check_int, check_vector
 from rbr._text import class_text, one_line
-from rbr.data.tables import Table, is_missing, open_table
-from rbr.model.frames import bins_of_rows
+from rbr.data.tables import ArrayTable, Table, as_name
+from rbr.model.frames import bins_of_rows, labels_of
 from rbr.model.terms import Record, Term, column_name
 
 if TYPE_CHECKING:
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 class Reason:
     """What one term adds to the score of a row.
 
-    term : the name of the term
+    Attributes
+    ----------
+    term : str
     value : the row's own value, None if it is missing
-    range : the piece that it falls into, in words
-    effect : what that adds to the score
-    text : all of this in words
+    range : str
+        The piece that it falls into, in words; "" if training did not have the value.
+    effect : float
+        What that adds to the score; with more than two classes, less the mean of that over the classes.
+    text : str
+        All of this in words.
     """
 
     term: str
@@ -41,6 +46,9 @@ class Reason:
 class RowExplanation:
     """Why a row has its prediction; `print` it.
 
+    With more than two classes only the differences between their scores matter: a class becomes more likely if its own
+    score rises or if those of the others fall. So scores and effects are told less their means over the classes.
+
     Attributes
     ----------
     prediction : float or a class label
@@ -51,6 +59,8 @@ class RowExplanation:
         The largest first; `.to_frame()` makes a pandas frame of them.
     rest : float
         What the terms that are not listed add together.
+    unseen : Record of Reason
+        Unknown categories, and missing values where training had none. They add nothing.
     head : str
         The prediction in words.
     """
@@ -60,40 +70,54 @@ class RowExplanation:
     intercept: float
     reasons: Record
     rest: float
+    unseen: Record
     head: str = field(repr=False)
     tail: str = field(repr=False)
 
     def __str__(self) -> str:
-        lines = [self.head, *(f"  {reason.text}" for reason in self.reasons)]
-        return "\n".join([*lines, f"  {self.tail}"] if self.tail else lines)
+        below = [*(reason.text for reason in self.reasons), self.tail, *(reason.text for reason in self.unseen)]
+        return "\n".join([self.head, *(f"  {line}" for line in below if line)])
 
 
-def explain_row(model: AdditiveModel, row: Any, n: int | None, offset: float | None, label: Any) -> RowExplanation:
+def explain_row(model: AdditiveModel, row: Any, n: int | None, offset: Any, label: Any) -> RowExplanation:
     """See `AdditiveModel.explain_row`."""
     if n is not None:
         check_int(n, "n", 1)
-    offset = 0.0 if offset is None else check_real(offset, "offset", -math.inf)
-    X = one_row(model, row)
-    scores = np.atleast_1d(np.asarray(model.decision_function(X))[0])
+    offsets = np.zeros(model.n_outputs)
+    if offset is not None:
+        offsets = check_vector(np.atleast_1d(offset), model.n_outputs, "offset")
+    table = model._open(one_row(model, row))
+    scores = model.decision_function(table, on_unseen="ignore").ravel() + offsets
     output = _output(model, scores, label)
-    effects = model.explain(X)[0].reshape(len(model.terms), -1)[:, output]
-    bins = bins_of_rows(model, X)[0]
+    effects = _told(model.explain(table, on_unseen="ignore").reshape(len(model.terms), -1), output)
+    bins = bins_of_rows(model, table)[0]
     words = _Words(model, output)
-    table = open_table(X)
     order = [int(t) for t in np.argsort(-np.abs(effects), kind="stable") if effects[t]]
     shown = order if n is None else order[:n]
-    reasons = Record(
-        _reason(model.terms[t], table, int(bins[t]), float(effects[t]), words, model.feature_names_in_) for t in shown
+    others = order[len(shown) :]
+    rest = float(effects[others].sum())
+    return RowExplanation(
+        prediction=_prediction(model, scores),
+        score=float(_told(scores, output)),
+        intercept=float(_told(np.atleast_1d(model.intercept), output)),
+        reasons=Record(_reason(model.terms[t], table, int(bins[t]), float(effects[t]), words) for t in shown),
+        rest=rest,
+        unseen=Record(_unseen(term, table) for term, k in zip(model.terms, bins, strict=True) if k < 0),
+        head=words.head(scores, np.atleast_1d(model.intercept) + offsets, offsets),
+        tail=words.tail(rest, len(others)),
     )
-    rest, n_rest = float(effects[order[len(shown) :]].sum()), len(order) - len(shown)
-    score = float(scores[output]) + offset
-    prediction = model.predict(X, offset=np.full((1, model.n_outputs), offset) if model.n_outputs > 1 else [offset])[0]
-    intercept = float(np.atleast_1d(model.intercept)[output])
-    several = "s together" if n_rest > 1 else ""
-    tail = f"{n_rest} smaller reason{several} {words.effect(rest, is_plural=n_rest > 1)}" if n_rest else ""
-    prediction = prediction.item() if isinstance(prediction, np.generic) else prediction
-    head = words.head(scores + offset, intercept, offset)
-    return RowExplanation(prediction, score, intercept, reasons, rest, head, tail)
+
+
+def _told(values: np.ndarray, output: int) -> Any:
+    """What is told of the values of all outputs (last axis): that of one of them, less the mean of several."""
+    return values[..., output] - (values.mean(axis=-1) if values.shape[-1] > 1 else 0.0)
+
+
+def _prediction(model: AdditiveModel, scores: np.ndarray) -> Any:
+    if model.classes is None:
+        return float(model.loss.inverse_link(scores)[0])
+    likeliest = int(scores[0] > 0) if model.n_outputs == 1 else int(scores.argmax())
+    return model.classes.tolist()[likeliest]
 
 
 def _output(model: AdditiveModel, scores: np.ndarray, label: Any) -> int:
@@ -102,7 +126,7 @@ def _output(model: AdditiveModel, scores: np.ndarray, label: Any) -> int:
         return int(scores.argmax())
     if model.n_outputs == 1:
         raise ValueError(f"label is {label!r}; it chooses one of several score columns, and this model has one")
-    labels = list(range(model.n_outputs)) if model.classes is None else model.classes.tolist()
+    labels = labels_of(model)
     if label not in labels:
         raise ValueError(f"label is {label!r}; it must be one of the classes, {', '.join(map(repr, labels))}")
     return labels.index(label)
@@ -114,31 +138,36 @@ class _Words:
     def __init__(self, model: AdditiveModel, output: int):
         self.model, self.link = model, model.loss.link
         self.target = one_line(model.target or "the prediction")
-        labels: list[Any] = [0, 1] if model.n_outputs == 1 else list(range(model.n_outputs))
-        labels = labels if model.classes is None else model.classes.tolist()
-        self.label = class_text(model.target, labels[1 if model.n_outputs == 1 else output])
+        self.label = class_text(model.target, labels_of(model)[1 if model.n_outputs == 1 else output])
         self.output = output
         self.had_exposure = any(term.exposures.size > 0 for term in model.terms)
 
-    def head(self, scores: np.ndarray, intercept: float, offset: float) -> str:
-        score, loss = scores[self.output], self.model.loss
-        beside = f", with the offset {offset:.3g}" if offset else ""
-        if self.link == "logit":
-            chance, before = (float(loss.inverse_link(np.array([z]))[0]) for z in (score, intercept + offset))
-            return (
-                f"the probability of {self.label} is {chance:.3g}{beside}: "
-                f"log-odds {score:.3g}, before any reason {intercept + offset:.3g} (probability {before:.3g})"
-            )
+    def head(self, scores: np.ndarray, before: np.ndarray, offsets: np.ndarray) -> str:
+        """The prediction from the scores, and `before`, what it would be without any term."""
+        loss, output = self.model.loss, self.output
+        beside = f", with the offset {', '.join(f'{own:.3g}' for own in offsets)}" if offsets.any() else ""
+        value, value_before = (
+            loss.inverse_link(z[None] if len(z) > 1 else z).ravel()[output] for z in (scores, before)
+        )
+        if self.link not in ("logit", "softmax"):
+            if self.link == "log" and self.had_exposure:
+                beside = f" for an exposure of {float(loss.inverse_link(offsets)[0]):.4g}"
+            return f"{self.target} is {value:.4g}{beside}: before any reason {value_before:.4g}"
+        score, score_before = _told(scores, output), _told(before, output)
+        told = f"log-odds {score:.3g}"
         if self.link == "softmax":
-            chance = float(loss.inverse_link(scores[None])[0, self.output])
-            return (
-                f"the probability of {self.label} is {chance:.3g}{beside}: "
-                f"its score is {score:.3g}, before any reason {intercept + offset:.3g}"
-            )
-        value, before = (float(loss.inverse_link(np.array([z]))[0]) for z in (score, intercept + offset))
-        if self.link == "log" and self.had_exposure:
-            beside = f" for an exposure of {float(loss.inverse_link(np.array([offset]))[0]):.4g}"
-        return f"{self.target} is {value:.4g}{beside}: before any reason {before:.4g}"
+            told = f"its score is {score:+.3g} beside the mean of the classes"
+        return (
+            f"the probability of {self.label} is {value:.3g}{beside}: {told}, "
+            f"before any reason {score_before:.3g} (probability {value_before:.3g})"
+        )
+
+    def tail(self, rest: float, n_rest: int) -> str:
+        """What the terms that are not listed add, if there are any."""
+        if not n_rest:
+            return ""
+        reasons = "1 smaller reason" if n_rest == 1 else f"{n_rest} smaller reasons together"
+        return f"{reasons} {self.effect(rest, is_plural=n_rest > 1)}"
 
     def effect(self, effect: float, is_plural: bool = False) -> str:
         s = "" if is_plural else "s"
@@ -153,24 +182,31 @@ class _Words:
         return f"{moved} log-odds of {self.label} by {abs(effect):.3g} (odds times {math.exp(effect):.3g})"
 
 
-def _reason(term: Term, table: Table, k: int, effect: float, words: _Words, names) -> Reason:
+def _reason(term: Term, table: Table, k: int, effect: float, words: _Words) -> Reason:
     """The reason of a term whose bin of this row is k."""
-    (column,) = term.columns
-    place = column if table.names is None else list(table.names).index(column_name(column, names))
-    value = _value(term, table, place)
-    # A row has the bin of missing values if training had any, else no bin at all.
-    piece = next((piece for piece in term.pieces if k in piece.bins), None)
-    where = "missing" if piece is None else piece.text
-    if value is None:
-        told = f"{one_line(term.name)} is missing"
-    elif term.kind == "category":
-        told = f"{one_line(term.name)} is {one_line(value)}"
-    else:
-        told = f"{one_line(term.name)} is {value:g}" + ("" if where == "any number" else f", {where}")
+    value = _value(term, table)
+    where = "missing" if value is None else next(piece.text for piece in term.pieces if k in piece.bins)
+    told = _told_value(term, value)
+    if term.kind == "numeric" and where not in ("missing", "any number"):
+        told = f"{told}, {where}"
     return Reason(term.name, value, where, effect, f"{told}: {words.effect(effect)}")
 
 
-def _value(term: Term, table: Table, column: int) -> Any:
+def _unseen(term: Term, table: Table) -> Reason:
+    """A term to whose value training says nothing."""
+    value = _value(term, table)
+    why = "which it never was in training" if value is None else "which training did not have"
+    return Reason(term.name, value, "", 0.0, f"{_told_value(term, value)}, {why}: adds nothing")
+
+
+def _told_value(term: Term, value: Any) -> str:
+    told = "missing" if value is None else f"{value:g}" if term.kind == "numeric" else one_line(value)
+    return f"{one_line(term.name)} is {told}"
+
+
+def _value(term: Term, table: Table) -> Any:
+    """The row's own value, None if it is missing."""
+    (column,) = term.columns
     if term.kind == "numeric":
         number = float(table.numbers(column, column + 1)[0, 0])
         return None if math.isnan(number) else number
@@ -180,27 +216,28 @@ def _value(term: Term, table: Table, column: int) -> Any:
 
 def one_row(model: AdditiveModel, row: Any) -> Any:
     """A table of one row from a dict, a Series, a sequence of all columns, or a table of one row."""
-    pairs = row if isinstance(row, Mapping) else dict(row.items()) if hasattr(row, "to_frame") else None
-    if pairs is not None:
-        return _from_names(model, pairs)
+    is_series = hasattr(row, "to_frame") and hasattr(row, "items")  # of pandas, whose values have names
+    if isinstance(row, Mapping) or is_series:
+        return _from_names(model, dict(row.items()))
     shape = np.shape(row)
     if len(shape) == 1:
         if shape[0] != model.n_features_in_:
             raise ValueError(f"row has {shape[0]} values; it must have one for each of {model.n_features_in_} columns")
-        return np.array(list(row), dtype=object)[None]
+        return ArrayTable(np.array(list(row), dtype=object)[None], model.feature_names_in_)
     if len(shape) != 2 or shape[0] != 1:
         raise ValueError(f"row has shape {shape}; it must be one row, such as X[0], X.iloc[[0]] or a dict of values")
     return row
 
 
-def _from_names(model: AdditiveModel, pairs: Mapping) -> np.ndarray:
-    names = [column_name(j, model.feature_names_in_) for j in range(model.n_features_in_)]
+def _from_names(model: AdditiveModel, pairs: Mapping) -> Table:
+    given = {as_name(name): value for name, value in pairs.items()}
+    names = tuple(column_name(j, model.feature_names_in_) for j in range(model.n_features_in_))
+    if model.feature_names_in_ is None:  # a frame that only counts its columns calls them 0, 1 and so on
+        given = {f"x{name}": value for name, value in given.items()} | given
     used = {j for term in model.terms for j in term.columns}
-    absent = [names[j] for j in sorted(used) if names[j] not in pairs]
-    if absent:
+    if absent := [names[j] for j in sorted(used) if names[j] not in given]:
         raise ValueError(f"row has no value for {', '.join(map(repr, absent))}, which the model uses")
-    out = np.full((1, len(names)), np.nan, dtype=object)
+    values = np.full((1, len(names)), None, dtype=object)
     for j in used:
-        value = pairs[names[j]]
-        out[0, j] = np.nan if is_missing(value) else value
-    return out
+        values[0, j] = given[names[j]]
+    return ArrayTable(values, model.feature_names_in_)

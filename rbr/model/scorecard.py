@@ -61,7 +61,7 @@ def point_scale(model: AdditiveModel, points: Any, odds_of: Any = None) -> Point
             f"points is {points!r}; it must be three numbers: a number of points, the odds at which it is reached, "
             "above 0, and the points that double the odds, above 0"
         )
-    classes = [0, 1] if model.classes is None else model.classes.tolist()
+    classes = labels_of(model)
     if odds_of is not None and odds_of not in classes:
         raise ValueError(f"odds_of is {odds_of!r}; it must be one of the classes, {classes[0]!r} or {classes[1]!r}")
     return PointScale(score, odds, double, is_reversed=odds_of is not None and odds_of == classes[0])
@@ -172,8 +172,7 @@ def _observed(model: AdditiveModel, entries: list[Entry]) -> dict[str, Any]:
     sums = np.array([f.sums if len(f.sums) == n_sums else np.full(n_sums, math.nan) for f in facts])
     if model.loss.link in ("logit", "softmax"):
         totals = sums.sum(axis=1) if n_sums else np.full(len(facts), math.nan)
-        labels = [0, 1] if model.classes is None and model.n_outputs == 1 else None
-        labels = labels or (labels_of(model) if model.classes is None else model.classes.tolist())
+        labels = labels_of(model)
         shares = _ratio(sums, totals[:, None]) if n_sums else np.full((len(facts), len(labels)), math.nan)
         if model.n_outputs == 1:
             return columns | {"positive_share": shares[:, 1]}
@@ -199,10 +198,8 @@ class Facts:
 def _facts_of(term: Term | None, bins: list[int] | None) -> Facts:
     assert term is not None and bins is not None  # only the intercept has neither
     sums = tuple(term.target_sums[bins].sum(axis=0).tolist()) if term.target_sums.size else ()
-    # Class weights are in the counts and not in the rows of the classes.
-    rows = sum(sums) if len(sums) > 1 else float(term.counts[bins].sum())
     exposure = float(term.exposures[bins].sum()) if term.exposures.size else math.nan
-    return Facts(rows, float(term.weights[bins].sum()), sums, exposure)
+    return Facts(float(term.rows[bins].sum()), float(term.shares[bins].sum()), sums, exposure)
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:

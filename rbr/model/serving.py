@@ -91,8 +91,9 @@ class Servable:
             The database.
         output : {"score", "probability", "mean"}
             "score": the raw score, `decision_function`. "probability", for classes: that of the second of two classes,
-            or of each of several, which needs a table and adds the scores too. "mean", for numbers: `predict`. SQLite
-            needs its mathematical functions for the last two. Exponents beyond 700 count as 700.
+            or of each of several, which needs a table and adds the scores too. "mean", for numbers: `predict`, without
+            an offset; beside log(exposure) multiply it by the exposure. SQLite needs its mathematical functions for the
+            last two. Exponents beyond 700 count as 700.
         name : str, optional
             The name of the added column; with several classes "<name>_<class>" each. By default that of the output,
             with "model_" before it if the training table has such a column.

@@ -14,6 +14,7 @@ import numpy as np
 
 from rbr._checks import check_choice
 from rbr._text import free_name
+from rbr.model.frames import labels_of
 from rbr.model.scoring import Steps, merged_steps
 from rbr.model.terms import Term, column_of
 
@@ -116,10 +117,7 @@ class _Query:
     def names(self, output: str) -> list[str]:
         """The names of the added columns, none of which is that of a column of the training table."""
         name = self.name or output
-        classes: Sequence = () if self.model.n_outputs == 1 else range(self.model.n_outputs)
-        if classes and self.model.classes is not None:
-            classes = self.model.classes.tolist()
-        names = [f"{name}_{label}" for label in classes] or [name]
+        names = [name] if self.model.n_outputs == 1 else [f"{name}_{label}" for label in labels_of(self.model)]
         free = [free_name(own, self.model.feature_names_in_ or ()) for own in names]
         if self.name is not None and free != names:
             raise ValueError(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr._text import one_line
+from rbr._text import one_line, text_table
 from rbr.model.pairs import AnyTerm, PairTerm
 
 if TYPE_CHECKING:
@@ -21,11 +20,8 @@ _RIGHT = (False, False, True, False, True, True, False, True)
 
 def as_text(model: AdditiveModel) -> str:
     """See `AdditiveModel.summary`."""
-    rows = [_columns(model), *_rows(model)]
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-    lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join([*_head(model), *lines])
+    columns = _columns(model)
+    return "\n".join([*_head(model), text_table(columns, _rows(model), _RIGHT[: len(columns)])])
 
 
 def as_html(model: AdditiveModel) -> str:
@@ -74,13 +70,6 @@ def _rows(model: AdditiveModel) -> list[tuple[str, ...]]:
             "" if math.isnan(_gain(term)) else f"{_gain(term):.3g}",
         )[:n_columns]
         for term in by_importance
-    ]
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [
-        text.rjust(width) if right else text.ljust(width)
-        for text, width, right in zip(row, widths, _RIGHT, strict=False)
     ]
 
 

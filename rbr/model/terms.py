@@ -183,9 +183,10 @@ class Term(HasColumns):
     missing_value : None, float, or array of shape (n_classes,)
         What a missing value adds; None if training had none, and then it adds 0.
     weights : array of shape (n_bins,)
-        The share of the training rows in each bin; the last is that of missing values if there were any.
+        The share of the training rows in each bin; the last is that of missing values if there were any. Class weights
+        count; `shares` are without them.
     counts : array of shape (n_bins,)
-        The sum of the sample weights in each bin: the number of rows if there were no weights.
+        The sum of the sample and class weights in each bin: the number of rows if there were none; see `rows`.
     positions : array of shape (n_ordered,)
         The mean of the feature in each bin; for categories their index.
     labels : int array of shape (n_ordered,)
@@ -284,6 +285,17 @@ class Term(HasColumns):
         if self.missing_value is None:
             return values
         return np.concatenate([values, np.reshape(self.missing_value, (1, -1))])
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The training rows in each bin, by sample weight; without class weights where `target_sums` are known."""
+        return self.target_sums.sum(axis=1) if self.target_sums.shape[1] > 1 else self.counts
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """The share of the training rows in each bin; as `rows`, without class weights."""
+        own = self.rows if self.target_sums.shape[1] > 1 else self.weights
+        return own / max(float(own.sum()), np.finfo(np.float64).tiny)
 
     @cached_property
     def importance(self) -> float:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rbr._checks import check_sample_weight
-from rbr.model.frames import as_frame, bins_of_rows
+from rbr._checks import check_sample_weight, check_vector
+from rbr.model.frames import as_frame, bins_of_rows, labels_of
 from rbr.model.scorecard import PointScale, to_frame
 from rbr.model.terms import Term, labels_of_groups, labels_of_runs
 
@@ -121,27 +121,32 @@ class Scorecard:
         return as_frame(columns, output, "to_frame")
 
 
-def scorecard(
-    model: AdditiveModel, scale: PointScale, X: Any, y: np.ndarray | None, sample_weight: Any, offset: Any
-) -> Scorecard:
-    """See `AdditiveModel.scorecard`; y holds 0 and 1."""
+def scorecard(model: AdditiveModel, scale: PointScale, X: Any, y: Any, sample_weight: Any, offset: Any) -> Scorecard:
+    """See `AdditiveModel.scorecard`."""
+    if (X is None) != (y is None):
+        raise ValueError(f"{'X' if X is None else 'y'} is None; X and y are given together, or neither")
     card = Card(model, scale)
-    cost: Cost
-    if X is None or y is None:
-        cost = SharesCost(card)
-    else:
-        weight = np.ones(len(y)) if sample_weight is None else check_sample_weight(sample_weight, len(y))
-        cost = RowsCost(card, model, X, y, weight, offset)
-    nearest = cost.differences()
+    cost = SharesCost(card) if X is None else _cost_of_rows(card, model, X, y, sample_weight, offset)
+    _, mean_nearest = cost.differences()
     nearest_loss = cost.loss()
     search(card, cost)
-    rounded = card.rounded(model)
     largest, mean = cost.differences()
-    rounding = Rounding(largest, mean, nearest[1])
+    rounding = Rounding(largest, mean, mean_nearest)
     if isinstance(cost, RowsCost):
         losses = {"loss": cost.loss(), "exact_loss": cost.exact_loss(), "nearest_loss": nearest_loss}
-        rounding = replace(rounding, n_rows=len(cost.y), **losses, auc=cost.auc(), exact_auc=cost.exact_auc())
-    return Scorecard(rounded, scale, rounding)
+        rounding = replace(rounding, n_rows=cost.n_used, **losses, auc=cost.auc(), exact_auc=cost.exact_auc())
+    return Scorecard(card.rounded(model), scale, rounding)
+
+
+def _cost_of_rows(card: Card, model: AdditiveModel, X: Any, y: Any, sample_weight: Any, offset: Any) -> Cost:
+    table = model._open(X)
+    if np.shape(y) != (table.n_rows,):
+        raise ValueError(
+            f"y has shape {np.shape(y)}; X has {table.n_rows} rows, and y must have one label for each of them"
+        )
+    weight = np.ones(table.n_rows) if sample_weight is None else check_sample_weight(sample_weight, table.n_rows)
+    offset = None if offset is None else check_vector(offset, table.n_rows, "offset")
+    return RowsCost(card, model, table, codes_of(labels_of(model), y), weight, offset)
 
 
 class Card:
@@ -157,7 +162,7 @@ class Card:
         self.scale = scale
         self.exact_base = scale.base + scale.factor * float(np.asarray(model.intercept))
         self.base = round(self.exact_base)
-        self.weights = [term.weights / max(term.weights.sum(), 1e-300) for term in model.terms]
+        self.weights = [term.shares for term in model.terms]
         self.exact = [scale.factor * term.all_values[:, 0] for term in model.terms]
         self.groups = [_groups(term, exact) for term, exact in zip(model.terms, self.exact, strict=True)]
         # A group without rows has a mean too.
@@ -295,7 +300,7 @@ class RowsCost:
         self.card, self.model_loss, self.y = card, model.loss, y
         self.v = weight / weight.sum()
         self.exact = np.asarray(model.decision_function(X))
-        self.offset = np.zeros(len(y)) if offset is None else np.asarray(offset, dtype=np.float64)
+        self.offset = np.zeros(len(y)) if offset is None else offset
         bins = bins_of_rows(model, X)
         self.rows_of: list[list[np.ndarray]] = []
         self.points = np.full(len(y), card.base)
@@ -307,6 +312,11 @@ class RowsCost:
             self.rows_of.append([order[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)])
             self.points += np.append(points, 0)[own]
         self.every = np.arange(len(y))
+
+    @property
+    def n_used(self) -> int:
+        """The number of rows with a weight."""
+        return int((self.v > 0).sum())
 
     def _rows(self, term: int, group: int) -> np.ndarray:
         return self.every if term < 0 else self.rows_of[term][group]
@@ -349,15 +359,14 @@ class RowsCost:
         return float(roc_auc_score(self.y[used], scores[used], sample_weight=self.v[used]))
 
 
-def codes_of(classes: np.ndarray | None, y: Any) -> np.ndarray:
-    """y as 0 and 1, or a ValueError that names a label which is not one of the two classes."""
+def codes_of(labels: list, y: Any) -> np.ndarray:
+    """y as 0 and 1, or a ValueError that names a label which is not one of the two."""
     y = np.asarray(y)
-    known = [0, 1] if classes is None else classes.tolist()
     codes = np.full(len(y), -1.0)
-    for k, label in enumerate(known):
+    for k, label in enumerate(labels):
         codes[y == label] = k
     if (codes < 0).any():
         raise ValueError(
-            f"y holds {y[codes < 0].tolist()[0]!r}; it must hold the classes {known[0]!r} and {known[1]!r}"
+            f"y holds {y[codes < 0].tolist()[0]!r}; it must hold the classes {labels[0]!r} and {labels[1]!r}"
         )
     return codes

@@ -296,7 +296,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 def _draw_density(axes: Axes, term: Term, edges: np.ndarray, scale: Scale) -> None:
     """The density of the training rows on the axis as drawn, as a low strip; its cube root, so that tails show."""
     widths = np.diff(scale.forward(edges))
-    density = np.cbrt(np.divide(term.weights[: term.n_ordered], widths, out=np.zeros_like(widths), where=widths > 0))
+    density = np.cbrt(np.divide(term.shares[: term.n_ordered], widths, out=np.zeros_like(widths), where=widths > 0))
     heights = STRIP_HEIGHT * density / (density.max() or 1.0)
     axes.stairs(
         heights,
@@ -347,7 +347,7 @@ def _mark_missing(axes: Axes, term: Term, view: View, band) -> None:
             gid="missing",
         )
     axes.annotate(
-        f"missing\n{percent(term.weights[-1])}",
+        f"missing\n{percent(term.shares[-1])}",
         (place, 0.0),
         (0, -4),
         xycoords="axes fraction",
@@ -405,7 +405,7 @@ def category_rows(term: Term, max_levels: int) -> list[Row]:
     for piece in pieces:
         bins = list(piece.bins)
         if term.grouped:
-            bins.sort(key=lambda k: -term.weights[k])
+            bins.sort(key=lambda k: -term.shares[k])
         n_shown = len(bins)
         if term.n_ordered > max_levels and piece.kind != "line":
             n_shown = max(1, int(max_levels * len(bins) / term.n_ordered))
@@ -451,7 +451,7 @@ def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, 
         axes.text(
             1.01,
             place,
-            percent(float(term.weights[list(bins)].sum())),
+            percent(float(term.shares[list(bins)].sum())),
             transform=axes.get_yaxis_transform(),
             fontsize=6,
             color=QUIET_COLOR,

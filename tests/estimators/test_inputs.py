@@ -109,6 +109,7 @@ def test_gaps_of_every_kind_are_one_gap(numbers):
         np.testing.assert_array_equal(n.predict(other), m.predict(holed))
 
 
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_a_gap_where_training_had_none_adds_nothing(numbers):
     X, y = numbers
     m = RBRRegressor(**STRICT).fit(X, y)
@@ -138,6 +139,7 @@ def test_infinities_are_the_ends(numbers):
         pd.DataFrame({"a": np.arange(4.0), "when": pd.date_range("2020-01-01", periods=4)}),
         pd.DataFrame({"a": np.arange(4.0), "when": pd.date_range("2020-01-01", periods=4, tz="UTC")}),
         pd.DataFrame({"a": np.arange(4.0), "when": pd.to_timedelta(np.arange(4), unit="D")}),
+        pd.DataFrame({"a": np.arange(4.0), "when": pd.period_range("2020-01", periods=4, freq="M")}),
         pl.DataFrame({"a": np.arange(4.0), "when": pd.date_range("2020-01-01", periods=4).to_numpy()}),
     ],
 )
@@ -289,6 +291,7 @@ def test_an_ordered_category_keeps_its_order_and_gets_the_numeric_shape():
         RBRRegressor(monotonic_cst={"size": 1}, n_bags=0).fit(nominal, y)
 
 
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_unknown_and_missing_categories(groups):
     text, x, y = groups
     frame = pd.DataFrame({"x": x, "where": text}).astype({"where": object})
@@ -303,6 +306,7 @@ def test_unknown_and_missing_categories(groups):
 
 
 @pytest.mark.parametrize("n_levels", [256, 300])
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_more_levels_than_bins_are_all_kept(n_levels):
     rng = np.random.default_rng(3)
     codes = np.concatenate([np.arange(n_levels), rng.integers(0, n_levels, 5 * n_levels)])

@@ -322,6 +322,7 @@ def test_threads_do_not_change_a_bit():
         numeric.predict(X[:1], n_jobs=0)
 
 
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_missing_unknown_and_infinite():
     model = make_model(4)
     row = np.array([[0.0, "plain", 0.0, None, 3, 0.0]], dtype=object)
@@ -345,6 +346,7 @@ def test_missing_unknown_and_infinite():
     assert contribution(4, 3.0) == contribution(4, 3) == model.terms[3].values[2]
 
 
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_unused_columns_are_not_read():
     pandas = pytest.importorskip("pandas")
     model = make_model(0)
@@ -355,6 +357,7 @@ def test_unused_columns_are_not_read():
     np.testing.assert_array_equal(model.predict(frame), expected)
 
 
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_columns_are_checked_by_name():
     pandas = pytest.importorskip("pandas")
     model = make_model(0)
@@ -671,6 +674,7 @@ def test_set_piece_errors():
         model.set_piece("nobody", 0, 1.0)
 
 
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_zero_and_drop_give_the_same_predictions():
     model = make_model(2)
     rows = np.array([[0.1, "plain", 0.3, None, 3, 0.2], [None, None, None, None, None, None]], dtype=object)
@@ -946,6 +950,7 @@ FILES = Path(__file__).parents[1] / "files"
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
     """The files and their predictions were written when version 1 was the latest."""
     path = FILES / f"model_v1_{kind}.json"
@@ -980,6 +985,7 @@ def test_files_of_version_1_predict_what_they_have_predicted(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_files_of_version_2_predict_what_they_have_predicted(kind, tmp_path):
     """Their lines are staircases. The files and their predictions were written when version 2 was the latest."""
     said = json.loads((FILES / f"predictions_v2_{kind}.json").read_text(encoding="utf-8"))
@@ -995,6 +1001,7 @@ def test_files_of_version_2_predict_what_they_have_predicted(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.filterwarnings("ignore::rbr.UnseenWarning")
 def test_files_of_version_3_predict_what_they_have_predicted(kind, tmp_path):
     """They have lines in x, and do not say what was observed. Written when version 3 was the latest."""
     said = json.loads((FILES / f"predictions_v3_{kind}.json").read_text(encoding="utf-8"))

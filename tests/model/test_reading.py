@@ -197,7 +197,7 @@ def test_tables_without_pandas(monkeypatch):
     pytest.importorskip("polars")
     assert model.to_frame(output="polars").columns == list(frame.columns)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_frame needs pandas: pip install pandas"):
+    with pytest.raises(ImportError, match="to_frame with output='pandas' needs pandas: pip install pandas"):
         model.to_frame()
     columns = model.to_frame(output="dict")
     assert list(columns) == list(frame.columns)
@@ -244,7 +244,10 @@ def test_whole_points_add_up_and_are_what_the_card_predicts(options, with_rows):
     m, X, y, rng = card_problem(**options)
     card = m.scorecard((600, 50, 20), *((X, y) if with_rows else ()))
     frame = card.to_frame()
-    assert frame["points"].dtype == np.int64 and "line" not in set(frame["kind"])
+    assert frame["points"].dtype == np.int64
+    assert set(frame["kind"]) <= {"intercept", "constant", "level", "missing"}
+    for term, own in frame[frame["kind"] == "constant"].groupby("term"):
+        assert (np.diff(own["points"]) != 0).all(), term  # steps of the same points are one
     rows = new_rows(X, rng)
     frame["no slope"] = 0
     by_hand = score_by_hand(frame.assign(points=frame["points"].astype(float)), card.model, rows, "points", "no slope")
@@ -268,6 +271,7 @@ def test_the_cost_of_rounding_is_what_the_rows_show():
     assert card.rounding.auc == pytest.approx(auc(y, card.points(X), **options))
     assert card.rounding.exact_auc == pytest.approx(auc(y, m.decision_function(X), **options))
     assert card.rounding.loss <= card.rounding.nearest_loss
+    assert card.rounding.n_rows == (weights > 0).sum()
     assert "whole points differ from exact ones by" in str(card.rounding) and "AUC" in repr(card)
 
 
@@ -357,6 +361,20 @@ def test_scorecards_refuse_what_they_cannot_use():
         m.scorecard((600, 50, 20), X)
     with pytest.raises(ValueError, match="y holds 'perhaps'; it must hold the classes 'no' and 'yes'"):
         m.scorecard((600, 50, 20), X, np.where(y == "yes", "perhaps", y))
+    with pytest.raises(
+        ValueError, match=f"y has shape \\(5,\\); X has {len(X)} rows, and y must have one label for each"
+    ):
+        m.scorecard((600, 50, 20), X, y[:5])
+    with pytest.raises(ValueError, match=f"offset has shape \\(3,\\); it must be a vector of length {len(X)}"):
+        m.scorecard((600, 50, 20), X, y, offset=np.zeros(3))
+
+
+def test_rows_of_a_scorecard_are_warned_of_once():
+    m, X, y, _ = card_problem(n_bags=0)
+    category = next(term.name for term in m.terms_ if term.kind == "category")
+    with pytest.warns(rbr.UnseenWarning) as caught:
+        m.scorecard((600, 50, 20), X.assign(**{category: "new"}), y)
+    assert len(caught) == 1
 
 
 # Explanations -----------------------------------------------------------------------------------------------------
@@ -456,11 +474,52 @@ def test_reasons_in_the_words_of_each_link():
     three = RBRClassifier(n_bags=0).fit(X, np.digitize(score + rng.normal(size=len(X)), [-1.0, 1.0]))
     told = three.explain_row(row)
     assert told.prediction == three.predict(row)[0]
-    assert f"the probability of {told.prediction} is {three.predict_proba(row).max():.3g}" in str(told)
+    assert f"the probability of class {told.prediction} is {three.predict_proba(row).max():.3g}" in str(told)
     numbered = RBRClassifier(n_bags=0).fit(X, pd.Series(score > 0, name="ill"))
     assert "the probability of ill = True is" in str(numbered.explain_row(row))
     other = three.explain_row(row, label=0)
-    assert other.score == pytest.approx(three.decision_function(row)[0, 0]) and "score of 0" in str(other)
+    scores = three.decision_function(row)[0]
+    assert other.score == pytest.approx(scores[0] - scores.mean()) and "score of class 0 by" in str(other)
+
+
+def test_reasons_for_a_class_are_told_beside_the_other_classes():
+    """Only differences between scores matter: a class whose own tables are flat has reasons in those of the others."""
+    X, score, rng = people()
+    y = np.array(["low", "mid", "high"])[np.digitize(score + 0.5 * rng.normal(size=len(X)), [-1.0, 1.0])]
+    m = RBRClassifier(n_bags=0).fit(X, y)
+    offset = np.array([0.5, -1.0, 0.0])
+    for label in m.classes_:
+        told = m.explain_row(X.iloc[0], n=None, offset=offset, label=label)
+        c = m.classes_.tolist().index(label)
+        effects = m.explain(X.iloc[[0]])[0]
+        beside = {term.name: own[c] - own.mean() for term, own in zip(m.terms_, effects, strict=True)}
+        assert {reason.term: reason.effect for reason in told.reasons} == pytest.approx(beside)
+        before = np.exp(m.intercept_ + offset)[c] / np.exp(m.intercept_ + offset).sum()
+        chance = m.predict_proba(X.iloc[[0]], offset=offset[None])[0, c]
+        text = str(told)
+        assert f"the probability of {label} is {chance:.3g}, with the offset 0.5, -1, 0: its score is" in text
+        assert "beside the mean of the classes, before any reason " in text and f"(probability {before:.3g})" in text
+    with pytest.raises(ValueError, match=r"offset has shape \(1,\); it must be a vector of length 3"):
+        m.explain_row(X.iloc[0], offset=1.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_reasons_tell_what_training_did_not_have():
+    X, score, _ = people()
+    X = X.fillna({"age": 30.0})
+    m = RBRRegressor(n_bags=0, on_unseen="raise").fit(X, pd.Series(score, name="cost"))
+    told = m.explain_row({"age": None, "region": "moon"}, n=1)
+    assert told.reasons == () and told.score == told.prediction == pytest.approx(m.intercept_)
+    assert [(reason.term, reason.value, reason.effect) for reason in told.unseen] == [
+        ("age", None, 0.0),
+        ("region", "moon", 0.0),
+    ]
+    assert str(told).splitlines()[1:] == [
+        "  age is missing, which it never was in training: adds nothing",
+        "  region is moon, which training did not have: adds nothing",
+    ]
+    seen = m.explain_row({"age": 50, "region": "south"})
+    assert not seen.unseen and "nothing" not in str(seen)
 
 
 def test_rows_that_cannot_be_explained():
@@ -476,6 +535,36 @@ def test_rows_that_cannot_be_explained():
         m.explain_row(X.iloc[0], n=0)
     with pytest.raises(ValueError, match="label is 'a'; it chooses one of several score columns"):
         m.explain_row(X.iloc[0], label="a")
+    for row in ({"age": "old", "region": "south"}, ["old", 1.0, "south"]):
+        with pytest.raises(ValueError, match="column 'age' holds the text 'old'; it must hold numbers"):
+            m.explain_row(row)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [2001, 2002, 2003],
+        [("a", 1), ("a", 2), ("b", 1)],
+        pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)]),
+        range(3),
+    ],
+)
+def test_rows_are_explained_by_the_names_of_their_frame(columns):
+    X, score, _ = people(300)
+    named = X.set_axis(columns, axis=1)
+    m = RBRRegressor(n_bags=0).fit(named, score)
+    expected = m.predict(named)[0]
+    by_name = dict(zip(columns, X.iloc[0], strict=True))
+    for row in (named.iloc[0], named.iloc[[0]], by_name, {t.name: by_name[columns[t.columns[0]]] for t in m.terms_}):
+        assert m.explain_row(row).prediction == pytest.approx(expected)
+
+
+def test_a_row_of_polars_is_a_row():
+    polars = pytest.importorskip("polars", reason="pip install polars")
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    m = RBRRegressor(n_bags=0).fit(X, np.sign(X[:, 0]))
+    for row in (polars.Series(X[0]), polars.DataFrame(X[:1]), polars.DataFrame(X[:1], ["x0", "x1"]).row(0, named=True)):
+        assert m.explain_row(row).prediction == m.predict(X[:1])[0]
 
 
 # Names ------------------------------------------------------------------------------------------------------------

@@ -137,13 +137,14 @@ def test_arrays_are_read_by_position(table):
         ([("a", 1), ("a", 2), ("b", 1), ("b", 2)], ("a_1", "a_2", "b_1", "b_2")),
         (pd.MultiIndex.from_product([["a", "b"], [1, 2]]), ("a_1", "a_2", "b_1", "b_2")),
         ([3, 1, 2, 0], ("3", "1", "2", "0")),
+        (["a", 1, ("b", 2), 4.5], ("a", "1", "b_2", "4.5")),
     ],
 )
 def test_names_that_are_not_text_are_kept_as_text(table, columns, names, tmp_path):
     X, y = table
     frame = X.set_axis(columns, axis=1)
     m = RBRRegressor(**SINGLE).fit(frame, y)
-    assert m.model_.feature_names_in_ == names
+    assert m.model_.feature_names_in_ == tuple(m.feature_names_in_) == names
     assert [term.name for term in m.terms_] == [names[0], names[2], names[3]]
     m.save(tmp_path / "m.json")
     loaded = rbr.load(tmp_path / "m.json")
@@ -174,6 +175,29 @@ def test_names_that_fall_together_are_refused(table):
     X, y = table
     with pytest.raises(ValueError, match="more than one column named 'a_1_2'"):
         rbr.Binner().fit(X.set_axis([("a", "1_2"), ("a_1", 2), "b", "c"], axis=1))
+
+
+def test_two_columns_of_one_name_are_refused_by_a_fit(table):
+    X, y = table
+    with pytest.raises(ValueError, match="X has more than one column named 'a'; column names must differ"):
+        RBRRegressor(**SINGLE).fit(X.set_axis(["a", "b", "a", "c"], axis=1), y)
+
+
+def test_integer_names_are_given_as_text(table):
+    X, y = table
+    years = X.set_axis([2001, 2002, 2003, 2004], axis=1)
+    with pytest.raises(
+        ValueError, match="exclude names the column 2001; indices must be between 0 and 3, and the name"
+    ):
+        RBRRegressor(exclude=[2001], **SINGLE).fit(years, y)
+    assert RBRRegressor(exclude=["2001"], **SINGLE).fit(years, y).terms_[0].name != "2001"
+
+
+def test_only_errors_about_names_hint_at_the_model(table, estimator):
+    X, _ = table
+    with pytest.raises(ValueError, match="0 sample") as caught:
+        estimator.predict(X.iloc[:0])
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_arrow_tables_are_tables(table):
@@ -330,6 +354,22 @@ def test_the_training_rows_have_not_changed(table, estimator):
     assert income.missing == income.missing_in_training == X["income"].isna().mean()
 
 
+@pytest.mark.parametrize("class_weight", ["balanced", {"no": 5.0, "yes": 1.0}])
+def test_class_weights_are_no_change_of_the_rows(table, class_weight, tmp_path):
+    """They make rows of a class louder; what new rows are compared with is how many there were."""
+    X, y = table
+    labels = np.where(y > np.quantile(y, 0.8), "yes", "no")
+    m = RBRClassifier(class_weight=class_weight, shape="constant", **SINGLE).fit(X, labels)
+    m.save(tmp_path / "m.json")
+    report = rbr.load(tmp_path / "m.json").check(X)
+    assert report.ok and report.n_rows_in_training == N
+    np.testing.assert_allclose([term.psi for term in report.terms], 0.0, atol=1e-12)
+    assert report.score_in_training == pytest.approx(m.decision_function(X).mean())
+    assert report.shift == 0 and all(term.shift == 0 for term in report.terms)
+    frame = m.to_frame()
+    np.testing.assert_allclose(frame["share"], frame["rows"] / N)
+
+
 def test_the_report_shows_no_rounding_errors(table, estimator):
     X, _ = table
     report = estimator.model_.check(X)
@@ -380,6 +420,17 @@ def test_stability_index_by_hand():
     assert term.psi == pytest.approx(0.0, abs=1e-12)
 
 
+def test_what_chance_does_to_missing_values_by_hand():
+    X = np.column_stack([np.where(np.arange(400) % 4 == 0, np.nan, np.arange(400.0))])
+    model = RBRRegressor(**SINGLE).fit(X, np.isnan(X[:, 0])).model_
+    (term,) = model.check(X[:100, :] * np.where(np.arange(100) < 45, np.nan, 1.0)[:, None]).terms
+    missing = np.isnan(X[:100, 0]) | (np.arange(100) < 45)
+    pooled = (100 + missing.sum()) / 500
+    z = 3.290526731491926  # the 0.9995 quantile of the normal distribution
+    assert term.missing == missing.mean() and term.missing_in_training == 0.25
+    assert term.missing_chance == pytest.approx(z * np.sqrt(pooled * (1 - pooled) * (1 / 100 + 1 / 400)), rel=1e-4)
+
+
 @pytest.mark.parametrize("n_free", [1, 5, 20])
 def test_quantile_of_chance(n_free):
     assert _chi_square_quantile(n_free) == pytest.approx(chi2.ppf(0.999, n_free), rel=0.04)
@@ -414,6 +465,23 @@ def test_check_of_classifiers(kind):
     assert report.terms[2].missing == 1.0
     assert ("odds x" in report.summary()) == (model.n_outputs == 1)
     assert not report.ok
+
+
+def test_a_report_has_a_line_for_each_finding_whatever_the_names():
+    X = pd.DataFrame({"si\nze": ["S", "M", "L", "M"] * 50})
+    model = RBRRegressor(**SINGLE).fit(X, np.tile([1.0, 2.0, 3.0, 2.0], 50)).model_
+    report = model.check(X.iloc[[0]].replace("S", "x\ny"))
+    assert report.changes == ("si\\nze: 100% of the rows hold categories that training did not have ('x\\ny')",)
+    lines = report.summary().splitlines()
+    assert lines[0] == "1 row beside 200 of training"
+    assert lines[4].startswith("si\\nze ") and len(lines) == 6
+
+
+def test_scores_of_several_classes_are_told_apart():
+    model = make_model(0, loss="multinomial", classes=[3, 5, 7], n_outputs=3)
+    report = model.check(np.zeros((5, model.n_features_in_)))
+    head = report.summary().splitlines()[1]
+    assert head.startswith(f"mean score: {' / '.join(f'{score:.3g}' for score in report.score)}, in training ")
 
 
 def test_check_of_a_model_without_terms():
@@ -465,6 +533,18 @@ def test_the_estimator_knows_the_loss(table, loss):
     assert again.loss == (loss if isinstance(loss, str) else m.model_.loss)
     assert isinstance(loss, str) or again.loss.level == 0.9
     np.testing.assert_array_equal(again.predict(X), m.predict(X))
+
+
+def test_an_estimator_from_a_file_expects_the_exposure_of_the_fit(tmp_path):
+    rng = np.random.default_rng(0)
+    X, offset = rng.normal(size=(500, 2)), rng.normal(size=500)
+    y = rng.poisson(np.exp(np.sign(X[:, 0]) + offset))
+    m = RBRRegressor("poisson", **SINGLE).fit(X, y, offset=offset)
+    m.save(tmp_path / "m.json")
+    again = rbr.load(tmp_path / "m.json").to_estimator()
+    assert again.score(X, y, offset=offset) == m.score(X, y, offset=offset)
+    with pytest.warns(UserWarning, match="fitted with an offset, and these rows have none"):
+        again.score(X, y)
 
 
 def test_arrays_have_no_names_in_the_estimator_either():
