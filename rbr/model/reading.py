@@ -71,8 +71,9 @@ class ModelReading:
         Returns
         -------
         frame with the columns
-            term, kind : "intercept", "constant", "line", "level", "step" (of a line over ranks) or "missing"
-            range : in words; `lower` < x <= `upper` for numbers
+            term, kind : "intercept", "constant", "line", "level", "step" (of a line over ranks) or "missing"; of a pair
+            "rectangle", "cell" of a surface, or "cells" that are no rectangle
+            range : in words; `lower` < x <= `upper` for numbers; of the second column of a pair `lower_2` and `upper_2`
             value : what is added to the score, in a line at x = `anchor`; with several score columns value_<class>
             relativity : exp(value), for a log link; odds_ratio : exp(value), for two classes
             points, points_slope : if `points` are given; in a line at `anchor`

@@ -13,6 +13,7 @@ from rbr._checks import check_int, check_real
 from rbr._text import class_text, one_line
 from rbr.data.tables import Table, is_missing, open_table
 from rbr.model.frames import bins_of_rows
+from rbr.model.pairs import AnyTerm, Axis, PairTerm
 from rbr.model.terms import Record, Term, column_name
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Reason:
     """What one term adds to the score of a row.
 
     term : the name of the term
-    value : the row's own value, None if it is missing
+    value : the row's own value, None if it is missing; of a pair both values
     range : the piece that it falls into, in words
     effect : what that adds to the score
     text : all of this in words
@@ -153,11 +154,19 @@ class _Words:
         return f"{moved} log-odds of {self.label} by {abs(effect):.3g} (odds times {math.exp(effect):.3g})"
 
 
-def _reason(term: Term, table: Table, k: int, effect: float, words: _Words, names) -> Reason:
+def _reason(term: AnyTerm, table: Table, k: int, effect: float, words: _Words, names) -> Reason:
     """The reason of a term whose bin of this row is k."""
-    (column,) = term.columns
-    place = column if table.names is None else list(table.names).index(column_name(column, names))
-    value = _value(term, table, place)
+
+    def place(column: int) -> int:
+        return column if table.names is None else list(table.names).index(column_name(column, names))
+
+    if isinstance(term, PairTerm):
+        from rbr.model.pair_reading import told_of_pair
+
+        first, second = (_value(axis, table, place(axis.column)) for axis in term.axes)
+        where, told = told_of_pair(term, k, (first, second))
+        return Reason(term.name, (first, second), where, effect, f"{told}: {words.effect(effect)}")
+    value = _value(term, table, place(term.feature))
     # A row has the bin of missing values if training had any, else no bin at all.
     piece = next((piece for piece in term.pieces if k in piece.bins), None)
     where = "missing" if piece is None else piece.text
@@ -170,8 +179,8 @@ def _reason(term: Term, table: Table, k: int, effect: float, words: _Words, name
     return Reason(term.name, value, where, effect, f"{told}: {words.effect(effect)}")
 
 
-def _value(term: Term, table: Table, column: int) -> Any:
-    if term.kind == "numeric":
+def _value(owner: Term | Axis, table: Table, column: int) -> Any:
+    if owner.kind == "numeric":
         number = float(table.numbers(column, column + 1)[0, 0])
         return None if math.isnan(number) else number
     levels, codes = table.levels(column)

@@ -413,12 +413,6 @@ def column_name(column: int, names: Sequence[str] | None) -> str:
     return f"x{column}" if names is None else names[column]
 
 
-def column_of(term: Term, names: Sequence[str] | None) -> str:
-    """The name of the one column that a term looks at, which need not be that of the term."""
-    (column,) = term.columns
-    return column_name(column, names)
-
-
 def as_value(value: Any) -> Value:
     """A value as a float, or as a tuple of one per class."""
     return tuple(value.tolist()) if np.ndim(value) else float(value)
