@@ -294,7 +294,15 @@ class AdditiveModel(ModelReading, Editable, Servable):
         probabilities[:, 0] = self.loss.inverse_link(-scores)
         return probabilities
 
-    def explain(self, X: Any, n_jobs: int | None = None, on_unseen: str = "warn", output: str = "default") -> Any:
+    def explain(
+        self,
+        X: Any,
+        n_jobs: int | None = None,
+        on_unseen: str = "warn",
+        output: str = "default",
+        *,
+        purified: bool = False,
+    ) -> Any:
         """What each term adds to the score of each row.
 
         Parameters
@@ -303,6 +311,9 @@ class AdditiveModel(ModelReading, Editable, Servable):
             As in `decision_function`.
         output : {"default", "pandas", "polars", "dict"}
             "default" is an array; the others carry the names of the terms.
+        purified : bool, default False
+            Whether what pairs say of one column alone is told with that column: the columns are then those of
+            `purified().terms`, which may be more.
 
         Returns
         -------
@@ -311,6 +322,8 @@ class AdditiveModel(ModelReading, Editable, Servable):
             for each term, with several score columns for each term and class.
         """
         check_choice(output, "output", ("default", "pandas", "polars", "dict"))
+        if purified:
+            return self.purified().explain(X, n_jobs, on_unseen, output)
         table, tally = self._open(X), tally_for(on_unseen)
         out = np.zeros((table.n_rows, len(self.terms), self.n_outputs))
         for t, scorer in enumerate(self._scorer_of_each):

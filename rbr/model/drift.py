@@ -17,6 +17,7 @@ from rbr._checks import check_sample_weight
 from rbr._text import one_line, text_table
 from rbr.data.levels import UNSEEN, Categories
 from rbr.data.tables import Table, few
+from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.scoring import Scorer
 from rbr.model.terms import HasColumns, Record, Term, Value, as_value
 from rbr.model.unseen import WARN_SHARE
@@ -46,7 +47,8 @@ class TermCheck(HasColumns):
     psi : float
         The population stability index, the sum over groups of (new share - old share) * log(new share / old share).
         The groups are neighbouring bins with at least 5% of the training rows together (for categories: the frequent
-        ones, and the others together), missing values, and unknown categories. An empty group counts as half a row.
+        ones, and the others together; for pairs: neighbouring cells), missing values, and unknown categories. An empty
+        group counts as half a row.
     psi_chance : float
         What the index exceeds by chance, for this number of rows, once in a thousand comparisons.
     unseen : float
@@ -200,37 +202,77 @@ def _total(intercept: float | np.ndarray, effects: Sequence[Value]) -> Value:
     return as_value(sum((np.asarray(effect) for effect in effects), np.asarray(intercept)))
 
 
-def _check_term(term: Term, table: Table, weights: np.ndarray | None, n_outputs: int) -> TermCheck:
+@dataclass(frozen=True)
+class _Bins:
+    """The bins of a term, with those of missing and of unknown values, in training and in new rows.
+
+    codes : the bin of each new row
+    levels : the unknown categories
+    before : the share of the training rows in each bin
+    groups : the group of each bin
+    is_missing, is_unknown : which bins hold such values
+    """
+
+    codes: np.ndarray
+    levels: tuple
+    before: np.ndarray
+    groups: np.ndarray
+    is_missing: np.ndarray
+    is_unknown: np.ndarray
+
+
+def _bins_of(term: AnyTerm, table: Table) -> _Bins:
+    if isinstance(term, PairTerm):
+        return _bins_of_pair(term, table)
+    n_bins, has_gaps = term.n_ordered + 2, term.missing_value is not None
+    before = np.append(term.shares, [0.0] * (2 - has_gaps))
+    last, place = n_bins - 1, np.arange(n_bins)
+    return _Bins(*_bins(term, table), before, _groups(term), place == last - 1, place == last)
+
+
+def _bins_of_pair(term: PairTerm, table: Table) -> _Bins:
+    from rbr.model.pair_reading import cells_of_rows, path_through, shares_of_cells
+
+    before, is_missing, is_unknown = shares_of_cells(term)
+    path = path_through(term)
+    groups = np.empty(len(before), dtype=np.int64)
+    groups[path] = _collected(before[path])
+    groups[is_missing] = groups[path].max() + 1
+    groups[is_unknown] = groups[path].max() + 2
+    return _Bins(*cells_of_rows(term, table), before, groups, is_missing, is_unknown)
+
+
+def _check_term(term: AnyTerm, table: Table, weights: np.ndarray | None, n_outputs: int) -> TermCheck:
     contributions = np.zeros((table.n_rows, n_outputs))
     Scorer([term], n_outputs).add_table(table, contributions, None)
     scale = np.abs(term.all_values).max(initial=0.0)
     effect = _rounded(np.average(contributions, axis=0, weights=weights), scale)
     in_training = _rounded(term.shares @ term.all_values, scale)
-    codes, levels = _bins(term, table)
-    counts = np.bincount(codes, weights, minlength=term.n_ordered + 2)
-    has_gaps = term.missing_value is not None
-    before = np.append(term.shares, [0.0] * (2 - has_gaps))
+    bins = _bins_of(term, table)
+    before = bins.before
+    counts = np.bincount(bins.codes, weights, minlength=len(before))
     now = counts / counts.sum()
     # Weights need not be numbers of rows: what chance does follows from the rows that they are worth.
     n_now = table.n_rows if weights is None else weights.sum() ** 2 / (weights**2).sum()
     n_before = float(term.rows.sum()) or n_now
     noise = 1 / n_now + 1 / n_before
-    pooled = (n_now * now[-2] + n_before * before[-2]) / (n_now + n_before)
-    groups = _groups(term)
-    grouped_now, grouped_before = (np.bincount(groups, shares) for shares in (now, before))
+    missing, missing_before = (float(shares[bins.is_missing].sum()) for shares in (now, before))
+    pooled = (n_now * missing + n_before * missing_before) / (n_now + n_before)
+    grouped_now, grouped_before = (np.bincount(bins.groups, shares) for shares in (now, before))
+    has_one = term.values.ndim == term.weights.ndim
     n_occupied = int(((grouped_now > 0) | (grouped_before > 0)).sum())
     return TermCheck(
         term=term.name,
         columns=term.columns,
         psi=_stability(grouped_now, grouped_before, 0.5 / n_now, 0.5 / n_before),
         psi_chance=_chi_square_quantile(max(n_occupied - 1, 1)) * noise,
-        unseen=float(now[-1]),
-        levels=levels,
-        missing=float(now[-2]),
-        missing_in_training=float(before[-2]),
+        unseen=float(now[bins.is_unknown].sum()),
+        levels=bins.levels,
+        missing=missing,
+        missing_in_training=missing_before,
         missing_chance=_Z_BOTH * math.sqrt(pooled * (1 - pooled) * noise),
-        effect=as_value(effect if term.values.ndim == 2 else effect[0]),
-        effect_in_training=as_value(in_training if term.values.ndim == 2 else in_training[0]),
+        effect=as_value(effect[0] if has_one else effect),
+        effect_in_training=as_value(in_training[0] if has_one else in_training),
     )
 
 
@@ -263,18 +305,25 @@ def _groups(term: Term) -> np.ndarray:
     shares = term.shares[:n_ordered]
     # Categories have no neighbours: the frequent ones come first, each alone, and the rare ones end up together.
     order = np.argsort(-shares, kind="stable") if term.kind == "category" else np.arange(n_ordered)
-    least = MIN_SHARE * shares.sum()
     groups = np.empty(n_ordered + 2, dtype=np.int64)
+    groups[order] = _collected(shares[order])
+    n_groups = groups[order].max() + 1
+    groups[n_ordered:] = n_groups, n_groups + 1
+    return groups
+
+
+def _collected(shares: np.ndarray) -> np.ndarray:
+    """The group of each share: from the first on, as many as are MIN_SHARE of the total together."""
+    least = MIN_SHARE * shares.sum()
+    groups = np.empty(len(shares), dtype=np.int64)
     group, collected = 0, 0.0
-    for k in order.tolist():
+    for k, share in enumerate(shares.tolist()):
         if collected >= least:
             group, collected = group + 1, 0.0
         groups[k] = group
-        collected += shares[k]
+        collected += share
     if collected < least and group > 0:  # what is left over at the end goes to the last full group
-        groups[:n_ordered][groups[:n_ordered] == group] = group - 1
-        group -= 1
-    groups[n_ordered:] = group + 1, group + 2
+        groups[groups == group] = group - 1
     return groups
 
 

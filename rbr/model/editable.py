@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from numpy.typing import ArrayLike
 
 from rbr.model import edits
-from rbr.model.terms import Term
+from rbr.model.pairs import AnyTerm
 
 
 class Editable:
@@ -25,14 +25,14 @@ class Editable:
     def _changed(self, **fields: Any) -> Self:
         return replace(cast(Any, self), **fields)
 
-    def _edited(self, term: str | int, edit: Callable[..., Term], *args: Any) -> Self:
+    def _edited(self, term: str | int, edit: Callable[..., AnyTerm], *args: Any) -> Self:
         t = self._position(term)
         changed = edit(self.terms[t], *args)
         if changed is self.terms[t]:
             return self
         return self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
 
-    def _with_terms(self, terms: Sequence[Term]) -> Self:
+    def _with_terms(self, terms: Sequence[AnyTerm]) -> Self:
         """The model with other terms; its training loss is then unknown."""
         return self._changed(terms=tuple(term.edited() for term in terms), training_loss=math.nan)
 
@@ -45,7 +45,7 @@ class Editable:
             The name of the term, or its position in `terms`.
         piece : int or "missing"
             The position in the term's `pieces`, or "missing" for the value of missing values. A line becomes a
-            constant.
+            constant. Missing values of a pair are among its rectangles.
         value : float, or one per class
 
         Returns
@@ -54,6 +54,27 @@ class Editable:
             The mean of the term is no longer zero; `recentre` moves it into the intercept.
         """
         return self._edited(term, edits.set_piece, piece, value)
+
+    def set_rectangle(self, term: str | int, rectangle: int, value: ArrayLike) -> Self:
+        """A model with another value in one rectangle of a pair: `set_piece` for a term of two columns.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr.losses import get_loss
+        >>> from rbr.model import AdditiveModel, Axis, PairTerm
+        >>> axes = Axis(0, "age", [30.0], None, False), Axis(1, "hours", [50.0], None, False)
+        >>> shares, rows = np.full((2, 2), 0.25), np.full((2, 2), 25)
+        >>> term = PairTerm("age & hours", axes, [[0.1, 0.1], [-0.5, 0.3]], shares, rows, [[0, 0], [1, 2]])
+        >>> model = AdditiveModel((term,), 1.0, get_loss("squared_error"), None, None, 2, ("age", "hours"))
+        >>> [piece.text for piece in model["age & hours"].pieces]
+        ['age <= 30', 'age > 30 and hours <= 50', 'age > 30 and hours > 50']
+        >>> model.set_rectangle("age & hours", 2, 0.7).predict([[40.0, 60.0]])
+        array([1.7])
+        """
+        if len(self.terms[self._position(term)].columns) != 2:
+            raise ValueError(f"term {term!r} looks at one column; rectangles are those of pairs, see set_piece")
+        return self._edited(term, edits.set_piece, rectangle, value)
 
     def zero(self, term: str | int) -> Self:
         """A model in which a term is kept but adds nothing; `drop` removes it."""
@@ -72,7 +93,8 @@ class Editable:
         term : str or int
             The name of the term, or its position in `terms`.
         pieces : sequence of int
-            Positions in the term's `pieces`; they must be neighbours, unless the pieces are levels.
+            Positions in the term's `pieces`; they must be neighbours, unless the pieces are levels, or rectangles of a
+            pair. If rectangles together are no rectangle, their cells still become one piece, of the kind "cells".
         """
         return self._edited(term, edits.merge, pieces)
 

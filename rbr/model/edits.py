@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from rbr._checks import check_real
+from rbr.model import pair_edits
+from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.terms import Piece, Term, relabel
 from rbr.shapes import isotonic
 
@@ -21,8 +23,10 @@ from rbr.shapes import isotonic
 _MIN_WEIGHT = 1e-12
 
 
-def set_piece(term: Term, piece: int | str, value: Any) -> Term:
+def set_piece(term: AnyTerm, piece: int | str, value: Any) -> AnyTerm:
     """The term with another value in one piece, or for missing values."""
+    if isinstance(term, PairTerm):
+        return pair_edits.set_rectangle(term, piece, value)
     new = _check_value(value, term)
     if isinstance(piece, str) and piece == "missing":
         if term.missing_value is None:
@@ -34,8 +38,10 @@ def set_piece(term: Term, piece: int | str, value: Any) -> Term:
     return _with_pieces(term, values, kept=bins)
 
 
-def zero(term: Term) -> Term:
+def zero(term: AnyTerm) -> AnyTerm:
     """The term with the value 0 everywhere, as one piece."""
+    if isinstance(term, PairTerm):
+        return pair_edits.zero(term)
     values = np.zeros_like(term.values)
     missing_value = None if term.missing_value is None else np.zeros_like(term.missing_value)
     return term.edited(
@@ -43,8 +49,10 @@ def zero(term: Term) -> Term:
     )
 
 
-def merge(term: Term, pieces: Iterable[int]) -> Term:
+def merge(term: AnyTerm, pieces: Iterable[int]) -> AnyTerm:
     """The term with some pieces merged into one, at their mean under the training weights."""
+    if isinstance(term, PairTerm):
+        return pair_edits.merge(term, pieces)
     chosen = sorted({_position(term, piece) for piece in pieces})
     if len(chosen) < 2:
         raise ValueError(f"pieces names {len(chosen)} piece of term {term.name!r}; at least two must be merged")
@@ -56,9 +64,11 @@ def merge(term: Term, pieces: Iterable[int]) -> Term:
     return _with_pieces(term, values, kept=bins)
 
 
-def smooth(term: Term, bandwidth: float) -> Term:
+def smooth(term: AnyTerm, bandwidth: float) -> Term:
     """The term with each bin at a Gaussian mean of the bins around it, and the same mean as before."""
     check_real(bandwidth, "bandwidth", 0.0, strict=True)
+    if isinstance(term, PairTerm):
+        raise pair_edits.refusal(term, "smoothed")
     if term.kind != "numeric":
         raise ValueError(f"term {term.name!r} is a category; only numeric terms can be smoothed")
     weights = _weights(term)
@@ -70,11 +80,13 @@ def smooth(term: Term, bandwidth: float) -> Term:
     return term.edited(values=values, labels=relabel(term, values), grouped=False)
 
 
-def make_monotone(term: Term, increasing: bool) -> Term:
+def make_monotone(term: AnyTerm, increasing: bool) -> Term:
     """The nearest increasing (or decreasing) table under the training weights; missing values keep theirs.
 
     A term with lines in x that is not monotone becomes a staircase, one step per bin, before that.
     """
+    if isinstance(term, PairTerm):
+        raise pair_edits.refusal(term, "made monotone")
     if term.kind == "category":
         raise ValueError(f"term {term.name!r} is a category; only numeric terms can be made monotone")
     sign, weights = 1.0 if increasing else -1.0, _weights(term)
@@ -93,8 +105,10 @@ def make_monotone(term: Term, increasing: bool) -> Term:
     return term.edited(values=values, labels=relabel(term, values), slopes=no_slopes, grouped=False)
 
 
-def recentred(term: Term) -> tuple[Term, np.ndarray]:
+def recentred(term: AnyTerm) -> tuple[AnyTerm, np.ndarray]:
     """The term with mean zero under the training weights, and the mean that was taken out."""
+    if isinstance(term, PairTerm):
+        return pair_edits.recentred(term)
     mean = term.weights @ term.all_values / max(term.weights.sum(), _MIN_WEIGHT)
     mean = mean if term.values.ndim == 2 else mean[0]
     values = term.values - mean

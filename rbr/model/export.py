@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rbr._text import free_name
+from rbr.model.pair_scoring import padded_grid
+from rbr.model.pairs import AnyTerm, Axis, PairTerm
 from rbr.model.scoring import Steps, merged_steps
-from rbr.model.terms import Term, column_of
+from rbr.model.terms import column_name
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
@@ -28,7 +30,8 @@ def to_onnx(model: AdditiveModel, path: Any):
     graph = _Graph(onnx)
     score = graph.constant(np.reshape(model.intercept, (1, -1)))
     for term in model.terms:
-        score = graph.add("Add", [score, graph.term(term, column_of(term, model.feature_names_in_))])
+        names = [column_name(column, model.feature_names_in_) for column in term.columns]
+        score = graph.add("Add", [score, graph.term(term, names)])
     if not model.terms:
         raise ValueError("the model has no terms, so an ONNX graph of it would have no input")
     graph.output("score", score, onnx.TensorProto.DOUBLE, model.n_outputs)
@@ -64,7 +67,12 @@ class _Graph:
         return name
 
     def input(self, name: str, dtype: int) -> str:
-        self.inputs.append(self.helper.make_tensor_value_info(name, dtype, ["n_rows", 1]))
+        """The input with the name of a column; terms of the same column share it."""
+        known = next((own for own in self.inputs if own.name == name), None)
+        if known is None:
+            self.inputs.append(self.helper.make_tensor_value_info(name, dtype, ["n_rows", 1]))
+        elif known.type.tensor_type.elem_type != dtype:
+            raise ValueError(f"column {name!r} is text in one term and a number in another; ONNX needs one type")
         return name
 
     def output(self, name: str, value: str, dtype: int, width: int | None) -> None:
@@ -74,16 +82,16 @@ class _Graph:
         shape = ["n_rows"] if width is None else ["n_rows", width]
         self.outputs.append(self.helper.make_tensor_value_info(name, dtype, shape))
 
-    def term(self, term: Term, column: str) -> str:
-        """What the term adds, of shape (n_rows, n_outputs); its input has the name of the column."""
-        TensorProto = self.onnx.TensorProto
+    def term(self, term: AnyTerm, names: Sequence[str]) -> str:
+        """What the term adds, of shape (n_rows, n_outputs); its inputs have the names of the columns."""
+        if isinstance(term, PairTerm):
+            return self.pair(term, names)
+        (column,) = names
         if term.kind == "numeric":
-            x = self.input(column, TensorProto.DOUBLE)
+            x = self.input(column, self.onnx.TensorProto.DOUBLE)
             steps = merged_steps(term)
-            below = self.add("Cast", [self.add("Less", [self.constant(steps.edges[None]), x])], to=TensorProto.INT64)
-            code = self.add("ReduceSum", [below, self.constant(np.array([1]))], keepdims=0)
             table = np.concatenate([steps.values, steps.missing[None]])
-            code = self.where_nan(x, len(table) - 1, code)
+            code = self.number_code(x, steps.edges)
             if steps.slopes.any():
                 return self.add(
                     "Add", [self.add("Gather", [self.constant(table), code], axis=0), self.rise(steps, x, code)]
@@ -93,8 +101,28 @@ class _Graph:
             nothing = np.zeros((1, values.shape[1]))
             missing = nothing if term.missing_value is None else np.reshape(term.missing_value, (1, -1))
             table = np.concatenate([values, nothing, missing])
-            code = self.category_code(term, column, len(table) - 2)
+            index = {category: k for k, category in enumerate(term.categories or ())}
+            code = self.category_code(index, term.name, column, len(table) - 2)
         return self.add("Gather", [self.constant(table), code], axis=0)
+
+    def pair(self, term: PairTerm, names: Sequence[str]) -> str:
+        """What a term of two columns adds: a look-up of the cell, from the bins of both axes."""
+        first, second = (self.axis_code(axis, name, term.name) for axis, name in zip(term.axes, names, strict=True))
+        n_second = self.constant(np.array(term.axes[1].n_ordered + 2))
+        cell = self.add("Add", [self.add("Mul", [first, n_second]), second])
+        return self.add("Gather", [self.constant(padded_grid(term)), cell], axis=0)
+
+    def axis_code(self, axis: Axis, column: str, owner: str) -> str:
+        if axis.groups is None:
+            return self.number_code(self.input(column, self.onnx.TensorProto.DOUBLE), axis.edges)
+        index = {level: k for k, group in enumerate(axis.groups) for level in group}
+        return self.category_code(index, owner, column, axis.n_ordered + 1, axis.n_ordered)
+
+    def number_code(self, x: str, edges: np.ndarray) -> str:
+        """The bin of a number between edges; len(edges) + 1 for NaN."""
+        below = self.add("Cast", [self.add("Less", [self.constant(edges[None]), x])], to=self.onnx.TensorProto.INT64)
+        code = self.add("ReduceSum", [below, self.constant(np.array([1]))], keepdims=0)
+        return self.where_nan(x, len(edges) + 1, code)
 
     def rise(self, steps: Steps, x: str, code: str) -> str:
         """slope * (x - anchor) of the piece, and 0 in a constant one, whatever x is."""
@@ -109,14 +137,16 @@ class _Graph:
         is_nan = self.add("Squeeze", [self.add("IsNaN", [x]), self.constant(np.array([1]))])
         return self.add("Where", [is_nan, self.constant(np.array(code_of_nan)), code])
 
-    def category_code(self, term: Term, column: str, unknown: int) -> str:
-        """The bin of a category; `unknown` for an unknown one, `unknown + 1` for a missing one."""
+    def category_code(
+        self, index: dict[Any, int], owner: str, column: str, unknown: int, missing: int | None = None
+    ) -> str:
+        """The bin of a category; `unknown` for an unknown one, and `missing`, or unknown + 1, for a missing one."""
         TensorProto = self.onnx.TensorProto
-        categories = term.categories or ()
-        index = {category: k for k, category in enumerate(categories)}
+        missing = unknown + 1 if missing is None else missing
+        categories = list(index)
         if all(isinstance(category, str) for category in categories):
             x = self.input(column, TensorProto.STRING)
-            index.setdefault("", unknown + 1)
+            index.setdefault("", missing)
             code = self.add(
                 "LabelEncoder",
                 [x],
@@ -127,14 +157,14 @@ class _Graph:
             )
             return self.add("Squeeze", [code, self.constant(np.array([1]))])
         if any(isinstance(category, str) or float(category) != category for category in categories):
-            raise ValueError(f"term {term.name!r} has categories of more than one kind; ONNX needs text or numbers")
+            raise ValueError(f"term {owner!r} has categories of more than one kind; ONNX needs text or numbers")
         x = self.input(column, TensorProto.DOUBLE)
         equal = self.add("Equal", [self.constant(np.array([categories], dtype=np.float64)), x])
         # At most one category is equal: the sum over the hits of (unknown - bin) is that of the one hit, or 0.
-        distances = self.constant(np.array([unknown - k for k in range(len(categories))]))
+        distances = self.constant(np.array([unknown - k for k in index.values()]))
         hits = self.add("Mul", [self.add("Cast", [equal], to=TensorProto.INT64), distances])
         distance = self.add("ReduceSum", [hits, self.constant(np.array([1]))], keepdims=0)
-        return self.where_nan(x, unknown + 1, self.add("Sub", [self.constant(np.array(unknown)), distance]))
+        return self.where_nan(x, missing, self.add("Sub", [self.constant(np.array(unknown)), distance]))
 
     def add_classes(self, labels: list, n_outputs: int, score: str) -> None:
         TensorProto = self.onnx.TensorProto

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rbr._text import one_line, short_numbers
-from rbr.model.terms import HasColumns, Jump, Term, Value, as_value, read_only, same
+from rbr.model.terms import HasColumns, HasRows, Jump, Term, Value, as_value, read_only, same
 
 # More levels than this are not listed in words.
 MOST_LEVELS = 6
@@ -203,7 +203,7 @@ class Rectangle:
 
 
 @dataclass(frozen=True, eq=False)
-class PairTerm(HasColumns):
+class PairTerm(HasRows, HasColumns):
     """A function of two columns that an additive model adds to its score.
 
     Attributes

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
+    from rbr.model.purify import PurifiedView
     from rbr.model.reasons import RowExplanation
     from rbr.model.whole_points import Scorecard
 
@@ -29,6 +30,39 @@ class ModelReading:
         from rbr.model.summary import as_html
 
         return as_html(self._model)
+
+    def purified(self) -> PurifiedView:
+        """The model with what pairs say of one column alone moved into the terms of that column, for reading.
+
+        The pure part of a pair has the weighted mean zero along every row and every column of its grid. The rest, two
+        step functions with the cuts of the pair, is added to the terms of the columns, which may be new and may have
+        more pieces than a fit allows. Predictions stay the same.
+
+        Returns
+        -------
+        PurifiedView
+            `summary`, `plot`, `to_frame`, `terms`, `importances` and `explain` of the purified terms.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rbr.losses import get_loss
+        >>> from rbr.model import AdditiveModel, Axis, PairTerm
+        >>> axes = Axis(0, "age", [30.0], None, False), Axis(1, "hours", [50.0], None, False)
+        >>> shares, rows, labels = np.full((2, 2), 0.25), np.full((2, 2), 25), [[0, 1], [2, 3]]
+        >>> term = PairTerm("age & hours", axes, [[-2.0, -2.0], [1.0, 3.0]], shares, rows, labels)
+        >>> model = AdditiveModel((term,), 0.0, get_loss("squared_error"), None, None, 2, ("age", "hours"))
+        >>> for term in model.purified().terms:
+        ...     print(term.name, term.values.round(3).tolist())
+        age [-2.0, 2.0]
+        hours [-0.5, 0.5]
+        age & hours [[0.5, -0.5], [-0.5, 0.5]]
+        >>> model.explain([[40.0, 60.0]]), model.explain([[40.0, 60.0]], purified=True).round(3)
+        (array([[3.]]), array([[2. , 0.5, 0.5]]))
+        """
+        from rbr.model.purify import PurifiedView
+
+        return PurifiedView(self._model)
 
     def explain_row(
         self, row: Any, n: int | None = 5, *, offset: ArrayLike | None = None, label: Any = None
@@ -73,8 +107,9 @@ class ModelReading:
         Returns
         -------
         frame with the columns
-            term, kind : "intercept", "constant", "line", "level", "step" (of a line over ranks) or "missing"
-            range : in words; `lower` < x <= `upper` for numbers
+            term, kind : "intercept", "constant", "line", "level", "step" (of a line over ranks) or "missing"; of a pair
+            "rectangle", "cell" of a surface, or "cells" that are no rectangle
+            range : in words; `lower` < x <= `upper` for numbers; of the second column of a pair `lower_2` and `upper_2`
             value : what is added to the score, in a line at x = `anchor`; with several score columns value_<class>
             relativity : exp(value), for a log link; odds_ratio : exp(value), for two classes
             points, points_slope : if `points` are given; in a line at `anchor`

@@ -13,6 +13,7 @@ from rbr._checks import check_int, check_vector
 from rbr._text import class_text, one_line
 from rbr.data.tables import ArrayTable, Table, as_name
 from rbr.model.frames import bins_of_rows, labels_of
+from rbr.model.pairs import AnyTerm, Axis, PairTerm
 from rbr.model.terms import Record, Term, column_name
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Reason:
     Attributes
     ----------
     term : str
-    value : the row's own value, None if it is missing
+    value : the row's own value, None if it is missing; of a pair both values
     range : str
         The piece that it falls into, in words; "" if training did not have the value.
     effect : float
@@ -182,32 +183,45 @@ class _Words:
         return f"{moved} log-odds of {self.label} by {abs(effect):.3g} (odds times {math.exp(effect):.3g})"
 
 
-def _reason(term: Term, table: Table, k: int, effect: float, words: _Words) -> Reason:
+def _reason(term: AnyTerm, table: Table, k: int, effect: float, words: _Words) -> Reason:
     """The reason of a term whose bin of this row is k."""
-    value = _value(term, table)
-    where = "missing" if value is None else next(piece.text for piece in term.pieces if k in piece.bins)
-    told = _told_value(term, value)
-    if term.kind == "numeric" and where not in ("missing", "any number"):
+    value, told = _value_of(term, table), _told_value(term, table)
+    where = next((piece.text for piece in term.pieces if k in piece.bins), "missing")
+    # Categories say themselves where they are, and so does a number that may be any.
+    if where not in ("missing", "any number", "everywhere") and term.kind != "category":
         told = f"{told}, {where}"
     return Reason(term.name, value, where, effect, f"{told}: {words.effect(effect)}")
 
 
-def _unseen(term: Term, table: Table) -> Reason:
+def _unseen(term: AnyTerm, table: Table) -> Reason:
     """A term to whose value training says nothing."""
-    value = _value(term, table)
+    value = _value_of(term, table)
     why = "which it never was in training" if value is None else "which training did not have"
-    return Reason(term.name, value, "", 0.0, f"{_told_value(term, value)}, {why}: adds nothing")
+    return Reason(term.name, value, "", 0.0, f"{_told_value(term, table)}, {why}: adds nothing")
 
 
-def _told_value(term: Term, value: Any) -> str:
-    told = "missing" if value is None else f"{value:g}" if term.kind == "numeric" else one_line(value)
-    return f"{one_line(term.name)} is {told}"
+def _sides(term: AnyTerm) -> tuple[Term | Axis, ...]:
+    """What knows the kind and the name of each column of a term."""
+    return term.axes if isinstance(term, PairTerm) else (term,)
 
 
-def _value(term: Term, table: Table) -> Any:
-    """The row's own value, None if it is missing."""
-    (column,) = term.columns
-    if term.kind == "numeric":
+def _value_of(term: AnyTerm, table: Table) -> Any:
+    """The row's own value, of a pair both, None if it is missing."""
+    values = tuple(_value(own, table, column) for own, column in zip(_sides(term), term.columns, strict=True))
+    return values if len(values) > 1 else values[0]
+
+
+def _told_value(term: AnyTerm, table: Table) -> str:
+    told = []
+    for own, column in zip(_sides(term), term.columns, strict=True):
+        value = _value(own, table, column)
+        text = "missing" if value is None else f"{value:g}" if own.kind == "numeric" else one_line(value)
+        told.append(f"{one_line(own.name)} is {text}")
+    return " and ".join(told)
+
+
+def _value(owner: Term | Axis, table: Table, column: int) -> Any:
+    if owner.kind == "numeric":
         number = float(table.numbers(column, column + 1)[0, 0])
         return None if math.isnan(number) else number
     levels, codes = table.levels(column)

@@ -15,6 +15,7 @@ import numpy as np
 
 from rbr._text import one_line
 from rbr.model.frames import as_frame, labels_of
+from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.terms import Piece, Term
 
 if TYPE_CHECKING:
@@ -73,9 +74,10 @@ class Entry:
 
     bins : of the term; None for the intercept
     values, slopes : one per score column
+    low_2, high_2 : the range of the second column of a pair
     """
 
-    term: Term | None
+    term: AnyTerm | None
     kind: str
     text: str
     low: float
@@ -86,6 +88,8 @@ class Entry:
     anchor: float = math.nan
     line_from: float = math.nan
     line_to: float = math.nan
+    low_2: float = math.nan
+    high_2: float = math.nan
 
 
 def entries_of(model: AdditiveModel) -> Iterator[Entry]:
@@ -94,6 +98,11 @@ def entries_of(model: AdditiveModel) -> Iterator[Entry]:
     nothing = np.zeros(model.n_outputs)
     yield Entry(None, "intercept", "", math.nan, math.nan, None, intercept, nothing)
     for term in model.terms:
+        if isinstance(term, PairTerm):
+            from rbr.model.pair_reading import entries_of_pair
+
+            yield from entries_of_pair(term)
+            continue
         for piece in term.pieces:
             if piece.kind == "line" and piece.anchor is None:
                 yield from _steps(term, piece)
@@ -149,6 +158,8 @@ def to_frame(
         columns["points"][0] += scale.base
     columns |= _observed(model, entries)
     columns |= {"lower": [e.low for e in entries], "upper": [e.high for e in entries]}
+    if any(isinstance(term, PairTerm) for term in model.terms):
+        columns |= {"lower_2": [e.low_2 for e in entries], "upper_2": [e.high_2 for e in entries]}
     columns |= _by_output(model, "slope", slopes)
     if scale is not None:
         columns["points_slope"] = scale.factor * slopes[:, 0]
@@ -165,7 +176,7 @@ def _by_output(model: AdditiveModel, name: str, numbers: np.ndarray) -> dict[str
 def _observed(model: AdditiveModel, entries: list[Entry]) -> dict[str, Any]:
     """What the training rows of each entry show; NaN where a model does not know."""
     facts = [_facts_of(e.term, e.bins) for e in entries[1:]]
-    whole = _facts_of(model.terms[0], list(range(len(model.terms[0].weights)))) if model.terms else Facts()
+    whole = _facts_of(model.terms[0], list(range(model.terms[0].weights.size))) if model.terms else Facts()
     facts.insert(0, whole)
     columns: dict[str, Any] = {"rows": [f.rows for f in facts], "share": [f.share for f in facts]}
     n_sums = max((len(f.sums) for f in facts), default=0)
@@ -195,7 +206,7 @@ class Facts:
     exposure: float = math.nan
 
 
-def _facts_of(term: Term | None, bins: list[int] | None) -> Facts:
+def _facts_of(term: AnyTerm | None, bins: list[int] | None) -> Facts:
     assert term is not None and bins is not None  # only the intercept has neither
     sums = tuple(term.target_sums[bins].sum(axis=0).tolist()) if term.target_sums.size else ()
     exposure = float(term.exposures[bins].sum()) if term.exposures.size else math.nan

@@ -15,8 +15,9 @@ import numpy as np
 from rbr._checks import check_choice
 from rbr._text import free_name
 from rbr.model.frames import labels_of
+from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.scoring import Steps, merged_steps
-from rbr.model.terms import Term, column_of
+from rbr.model.terms import Term, column_name
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
@@ -171,11 +172,17 @@ class _Query:
             for c, intercept in enumerate(intercepts)
         ]
 
-    def case(self, term: Term, c: int) -> str:
-        quote = self.quote
-        column = quote.name(column_of(term, self.model.feature_names_in_))
-        if quote.qualifies and self.table:
-            column = f"{quote.name(self.table[-1])}.{column}"
+    def column(self, column: int) -> str:
+        """The name of the column at an index of X."""
+        name = self.quote.name(column_name(column, self.model.feature_names_in_))
+        return f"{self.quote.name(self.table[-1])}.{name}" if self.quote.qualifies and self.table else name
+
+    def case(self, term: AnyTerm, c: int) -> str:
+        if isinstance(term, PairTerm):
+            from rbr.model.pair_sql import pair_case
+
+            return pair_case(term, c, self)
+        quote, column = self.quote, self.column(term.feature)
         missing = 0.0 if term.missing_value is None else np.atleast_1d(term.missing_value)[c]
         whens = [f"WHEN {self.is_missing(term, column)} THEN {quote.literal(missing)}"]
         if term.kind == "numeric":
@@ -191,7 +198,7 @@ class _Query:
             for category, value in zip(term.categories or (), values, strict=False):
                 groups.setdefault(float(value), []).append(category)
             for value, categories in groups.items():
-                listed = ", ".join(_category(category, term, quote) for category in categories)
+                listed = ", ".join(category_literal(category, term, quote) for category in categories)
                 whens.append(f"WHEN {column} IN ({listed}) THEN {quote.literal(value)}")
             otherwise = quote.literal(0.0)
         return "\n      ".join(["CASE", *whens, f"ELSE {otherwise}"]) + "\n    END"
@@ -212,7 +219,8 @@ def _line(steps: Steps, k: int, c: int, column: str, quote: Dialect) -> str:
     return f"{quote.literal(value)} + {quote.literal(slope)} * ({column} - {quote.literal(steps.anchors[k])})"
 
 
-def _category(category: Any, term: Term, quote: Dialect) -> str:
+def category_literal(category: Any, term: AnyTerm, quote: Dialect) -> str:
+    """A category as a literal."""
     if isinstance(category, str):
         if "\0" in category:
             raise ValueError(f"term {term.name!r} has the category {category!r}; SQL text cannot hold a zero byte")

@@ -78,6 +78,25 @@ class HasColumns:
         return self.columns[0]
 
 
+class HasRows:
+    """Adds the training rows to a class with `counts`, `weights` and `target_sums` of its bins."""
+
+    counts: np.ndarray
+    weights: np.ndarray
+    target_sums: np.ndarray
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The training rows in each bin, by sample weight; without class weights where `target_sums` are known."""
+        return self.target_sums.sum(axis=1) if self.target_sums.shape[1] > 1 else self.counts.ravel()
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """The share of the training rows in each bin; as `rows`, without class weights."""
+        own = self.rows if self.target_sums.shape[1] > 1 else self.weights.ravel()
+        return own / max(float(own.sum()), np.finfo(np.float64).tiny)
+
+
 @dataclass(frozen=True)
 class Piece:
     """A part of a term with one value, or one line.
@@ -163,7 +182,7 @@ class Jump:
 
 
 @dataclass(frozen=True, eq=False)
-class Term(HasColumns):
+class Term(HasRows, HasColumns):
     """A function that an additive model adds to its score.
 
     Attributes
@@ -285,17 +304,6 @@ class Term(HasColumns):
         if self.missing_value is None:
             return values
         return np.concatenate([values, np.reshape(self.missing_value, (1, -1))])
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The training rows in each bin, by sample weight; without class weights where `target_sums` are known."""
-        return self.target_sums.sum(axis=1) if self.target_sums.shape[1] > 1 else self.counts
-
-    @cached_property
-    def shares(self) -> np.ndarray:
-        """The share of the training rows in each bin; as `rows`, without class weights."""
-        own = self.rows if self.target_sums.shape[1] > 1 else self.weights
-        return own / max(float(own.sum()), np.finfo(np.float64).tiny)
 
     @cached_property
     def importance(self) -> float:
@@ -423,12 +431,6 @@ def place_of(term: HasColumns) -> tuple[int, tuple[int, ...]]:
 def column_name(column: int, names: Sequence[str] | None) -> str:
     """The name of a column: from `names`, or "x3" for column 3 if there are none."""
     return f"x{column}" if names is None else names[column]
-
-
-def column_of(term: Term, names: Sequence[str] | None) -> str:
-    """The name of the one column that a term looks at, which need not be that of the term."""
-    (column,) = term.columns
-    return column_name(column, names)
 
 
 def as_value(value: Any) -> Value:

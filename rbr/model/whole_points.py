@@ -22,8 +22,9 @@ import numpy as np
 
 from rbr._checks import check_sample_weight, check_vector
 from rbr.model.frames import as_frame, bins_of_rows, labels_of
+from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.scorecard import PointScale, to_frame
-from rbr.model.terms import Term, labels_of_groups, labels_of_runs
+from rbr.model.terms import labels_of_groups, labels_of_runs
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
@@ -190,8 +191,10 @@ class Card:
         intercept = (self.base - self.scale.base) / self.scale.factor
         return replace(model, terms=tuple(terms), intercept=intercept, training_loss=math.nan)
 
-    def _rounded(self, term: Term, t: int) -> Term:
+    def _rounded(self, term: AnyTerm, t: int) -> AnyTerm:
         values = self.points[t][self.groups[t]] / self.scale.factor
+        if isinstance(term, PairTerm):
+            return term.edited(values=values.reshape(term.shape))
         n = term.n_ordered
         keys = [(value,) for value in values[:n].tolist()]
         return term.edited(
@@ -202,8 +205,10 @@ class Card:
         )
 
 
-def _groups(term: Term, exact: np.ndarray) -> np.ndarray:
+def _groups(term: AnyTerm, exact: np.ndarray) -> np.ndarray:
     """The group of each bin: that of its piece, in a line of the bins with the same nearest whole number."""
+    if isinstance(term, PairTerm):
+        return np.unique(term.labels, return_inverse=True)[1].ravel()
     keys = [
         (int(label), round(points) if label % 2 else None)
         for label, points in zip(term.labels.tolist(), exact.tolist(), strict=False)

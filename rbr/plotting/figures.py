@@ -16,6 +16,9 @@ import numpy as np
 
 from rbr._checks import check_choice, check_int, check_level
 from rbr._text import class_text
+from rbr.model.pairs import PairTerm
+from rbr.model.terms import Term
+from rbr.plotting.heat_map import color_limit, draw_pair, right_end, room_for_pair, sides_of
 from rbr.plotting.panels import (
     CLASS_COLORS,
     LEARNED_COLOR,
@@ -27,6 +30,7 @@ from rbr.plotting.panels import (
     draw_categories,
     draw_numeric,
     elided,
+    outer_edges,
     percent,
     set_titles,
     tidy,
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
     from rbr.estimators.bootstrap import Bootstrap
     from rbr.model import AdditiveModel
-    from rbr.model.terms import Term
+    from rbr.model.pairs import AnyTerm
 
 __all__ = ["Curve", "plot_curves", "plot_model", "step_edges"]
 
@@ -72,7 +76,8 @@ def plot_model(
     A numeric term is drawn as a table with a value for each bin: constant pieces as horizontal segments, lines through
     the values of their bins, jumps as thin verticals. The grey strip is the density of the training rows. Categories
     are bars; fused levels share one bar, and each level has its share of the rows written beside it. A diamond is the
-    value of missing values. If extreme values of a few rows would squeeze all others, the scale of values is linear for
+    value of missing values. A pair is a heat map whose cells are fainter where rows are rare; it has its own scale of
+    colours. If extreme values of a few rows would squeeze all others, the scale of values is linear for
     the others and logarithmic beyond them, where the background is shaded; a line below the panels says so.
 
     Parameters
@@ -89,15 +94,17 @@ def plot_model(
     share_y : bool, default True
         One scale of values for all panels.
     y_limits : (low, high), optional
-        The limits of the scale of values, which is then linear; what lies outside is cut off.
+        The limits of the scale of values, which is then linear; what lies outside is cut off. Colours of pairs end at
+        the larger of the two.
     bands : Bootstrap, optional
-        The result of `estimator.bootstrap`: its bands are shaded, and panels show how often refits used the term.
+        The result of `estimator.bootstrap`: its bands are shaded, and panels show how often refits used the term. Pairs
+        are drawn without bands.
     level : float, default 0.9
         The share of the refits that a band covers, bin by bin.
     x_scale : {"auto", "linear", "log", "rank"}, or a dict {term name: one of these}
         The scale of numeric features, always labelled in their units. "log" is linear around zero if there are values
         at or below it; "rank" makes all bins equally wide. "auto" is linear unless a few bins would take most of the
-        axis.
+        axis. The name of a column stands for both its term and its side of a pair.
     max_levels : int, default 60
         In a category with more levels, the rarer ones are gathered in one row for each value.
     title : str
@@ -124,34 +131,47 @@ def plot_model(
     """
     import_figure()
     chosen = _choose_terms(model, terms, max_terms)
+    mains = [term for term in chosen if isinstance(term, Term)]
     scales = _scales(model, x_scale)
     check_int(max_levels, "max_levels", 1)
     check_level(level)
     if bands is not None:
-        bands.check_terms(chosen)
-    own_bands = [] if bands is None else [bands.band(term.name, level) for term in chosen]
-    values = _value_scales(chosen, own_bands, share_y, y_limits)
+        bands.check_terms(mains)
+    own_bands = [] if bands is None else [bands.band(term.name, level) for term in mains]
+    values = _value_scales(mains, own_bands, share_y, y_limits) if mains else []
+    of_main = {id(term): (values[i], own_bands[i] if own_bands else None) for i, term in enumerate(mains)}
     colors = _colors(model.n_outputs)
     has_header = bool(title) or model.n_outputs > 1
-    footnotes = _footnotes(values, bands, level)
+    footnotes = _footnotes(values, bands, level, has_pairs=len(mains) < len(chosen))
+    ranges = {term.columns[0]: (*outer_edges(term)[[0, -1]],) for term in model.terms if term.kind == "numeric"}
     if axes is None:
         panels = _new_panels(chosen, n_cols, max_levels, has_header, footnotes)
     else:
         panels = _given_panels(axes, len(chosen))
-    for i, (panel, term) in enumerate(zip(panels, chosen, strict=True)):
-        view = View(values[i], _value_label(model), colors, scales.get(term.name, "auto"), max_levels)
-        draw = draw_numeric if term.kind == "numeric" else draw_categories
+    for panel, term in zip(panels, chosen, strict=True):
         tidy(panel)
-        draw(panel, term, view, own_bands[i] if own_bands else None)
+        if isinstance(term, PairTerm):
+            limit = color_limit(term) if y_limits is None else max(map(abs, y_limits))
+            sides = sides_of(term, scales, ranges)
+            draw_pair(panel, term, sides, _value_label(model), limit, _class_names(model))
+        else:
+            own_values, band = of_main[id(term)]
+            view = View(own_values, _value_label(model), colors, scales.get(term.name, "auto"), max_levels)
+            draw = draw_numeric if term.kind == "numeric" else draw_categories
+            draw(panel, term, view, band)
         # Titles begin where the space of a panel does: above the names of categories, and one below the other.
-        set_titles(panel, elided(term.name, 30), _note(term, bands), _left_of(panel) if axes is None else 0.0)
+        is_pair = isinstance(term, PairTerm)
+        note = _note(term, None if is_pair else bands)
+        set_titles(panel, elided(term.name, 30), note, _left_of(panel) if axes is None else 0.0)
+        if is_pair:
+            panel.set_title(note, loc="right", x=right_end(panel), fontsize=TEXT_SIZE, color=QUIET_COLOR)
     if axes is not None and footnotes:
         _write_below(panels[-1], footnotes)
-    _add_header(panels, model, title, colors, own_figure=axes is None)
+    _add_header(panels, model, title, colors if mains else [], own_figure=axes is None)
     return panels
 
 
-def _choose_terms(model: AdditiveModel, terms, max_terms: int | None) -> list[Term]:
+def _choose_terms(model: AdditiveModel, terms, max_terms: int | None) -> list[AnyTerm]:
     if not model.terms:
         raise ValueError("the model has no terms: there is nothing to draw but its intercept")
     if terms is None:
@@ -210,13 +230,17 @@ def _value_label(model: AdditiveModel) -> str:
     }.get(model.loss.link, f"adds to {model.loss.link} {target}")
 
 
-def _note(term: Term, bands: Bootstrap | None) -> str:
+def _class_names(model: AdditiveModel) -> Sequence:
+    return range(model.n_outputs) if model.classes is None else model.classes.tolist()
+
+
+def _note(term: AnyTerm, bands: Bootstrap | None) -> str:
     if bands is None:
         return f"mean |effect| {term.importance:.2g}"
     return f"mean |effect| {term.importance:.2g}\nused in {percent(bands.frequency(term.name))} of refits"
 
 
-def _footnotes(values: Sequence[ValueScale], bands: Bootstrap | None, level: float) -> list[str]:
+def _footnotes(values: Sequence[ValueScale], bands: Bootstrap | None, level: float, has_pairs: bool) -> list[str]:
     """What a picture does not explain by itself: where the scale of values bends, and what bands are."""
     notes = []
     bent = {scale.inner for scale in values if scale.inner != scale.whole}
@@ -226,6 +250,8 @@ def _footnotes(values: Sequence[ValueScale], bands: Bootstrap | None, level: flo
         notes.append(f"Shaded{where}: the axis of effects is logarithmic there, so that a few far values fit in.")
     if bands is not None:
         notes.append(f"Pale bands and thin lines: the middle {level:.0%} of {bands.n_refits} refits.")
+    if has_pairs:
+        notes.append("Heat maps: fainter cells have fewer rows.")
     return notes
 
 
@@ -237,7 +263,7 @@ def _short(number: float) -> str:
 
 
 def _new_panels(
-    terms: Sequence[Term], n_cols: int | None, max_levels: int, has_header: bool, footnotes: Sequence[str]
+    terms: Sequence[AnyTerm], n_cols: int | None, max_levels: int, has_header: bool, footnotes: Sequence[str]
 ) -> np.ndarray:
     """Axes in columns, with the footnotes below: each panel goes to the shortest column so far.
 
@@ -250,14 +276,17 @@ def _new_panels(
     depths = np.zeros(n_cols)
     places = []
     for term in terms:
-        n_rows, left = 0.0, LEFT
-        if term.kind == "category":
+        n_rows, left, right, below = 0.0, LEFT, RIGHT, 0.0
+        if isinstance(term, PairTerm):
+            room = room_for_pair(term)
+            n_rows, left, right, below = room.n_rows, room.left, room.right, room.below
+        elif term.kind == "category":
             rows = category_rows(term, max_levels)
             n_rows = len(rows) + 1.2 * (term.missing_value is not None)
             left = max(LEFT, 0.15 + CHARACTER_WIDTH * max(len("missing"), *(len(row.text) for row in rows)))
-        height = PANEL_HEIGHT * max(1, int(np.ceil((TOP + BOTTOM + 0.1 + ROW_HEIGHT * n_rows) / PANEL_HEIGHT)))
+        height = PANEL_HEIGHT * max(1, int(np.ceil((TOP + BOTTOM + below + 0.1 + ROW_HEIGHT * n_rows) / PANEL_HEIGHT)))
         c = int(np.argmin(depths))
-        places.append((c, depths[c], left, height))
+        places.append((c, depths[c], left, right, below, height))
         depths[c] += height
     header = HEADER if has_header else 0.05
     lines = [line for note in footnotes for line in wrap(note, int((width * n_cols - 0.2) / CHARACTER_WIDTH))]
@@ -267,9 +296,9 @@ def _new_panels(
         place = (0.1 / total[0], 0.08 / total[1])
         figure.text(*place, "\n".join(lines), va="bottom", fontsize=TEXT_SIZE, color=QUIET_COLOR, gid="footnotes")
     panels = np.empty(len(terms), dtype=object)
-    for i, (c, depth, left, height) in enumerate(places):
-        bottom = total[1] - header - depth - height + BOTTOM
-        size = (width - left - RIGHT, height - TOP - BOTTOM)
+    for i, (c, depth, left, right, below, height) in enumerate(places):
+        bottom = total[1] - header - depth - height + BOTTOM + below
+        size = (width - left - right, height - TOP - BOTTOM - below)
         panels[i] = figure.add_axes(
             ((c * width + left) / total[0], bottom / total[1], size[0] / total[0], size[1] / total[1])
         )
@@ -321,11 +350,11 @@ def _add_header(panels: np.ndarray, model: AdditiveModel, title: str, colors: li
             fontweight="bold",
             color=TRUE_COLOR,
         )
-    if model.n_outputs == 1:
+    if model.n_outputs == 1 or not colors:
         return
-    names = range(model.n_outputs) if model.classes is None else model.classes.tolist()
     handles = [
-        Line2D([], [], color=color, linewidth=2.0, label=elided(str(n))) for n, color in zip(names, colors, strict=True)
+        Line2D([], [], color=color, linewidth=2.0, label=elided(str(n)))
+        for n, color in zip(_class_names(model), colors, strict=True)
     ]
     options = {"frameon": False, "fontsize": TEXT_SIZE}
     if own_figure:
