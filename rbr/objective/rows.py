@@ -334,6 +334,8 @@ class RowObjective(BaseObjective):
             return Hessian(matrix, np.diagonal(matrix), total)
         whole = curvature if merged.accuracy.n_sampled is None else None
         by_bin, of_all = self.curvature_sums(point, merged.groups.tables, curvature.is_majorized, whole)
+        if self.n_outputs > 1:
+            by_bin, of_all = np.ascontiguousarray(by_bin[:, output]), of_all[output]
         return hessians.rough(matrix, total, by_bin, float(of_all), merged, by_row, self.options.few_rows)
 
     def hessian_times(self, point: Point, curvature: hessians.Curvature, tables: np.ndarray):
