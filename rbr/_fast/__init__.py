@@ -7,7 +7,14 @@ allocate. Each kernel works on a range of features or rows.
 from rbr._fast._averages import average_tables
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
 from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
-from rbr._fast._losses import log_loss_sums, loss_of_rows, squared_distances
+from rbr._fast._losses import (
+    log_loss_sums,
+    loss_of_rows,
+    softmax_hessian_times,
+    softmax_of_rows,
+    softmax_sums,
+    squared_distances,
+)
 from rbr._fast._model import score
 from rbr._fast._projections import center_tables, prox_tables
 
@@ -26,6 +33,9 @@ __all__ = [
     "prox_tables",
     "rmatvec",
     "score",
+    "softmax_hessian_times",
+    "softmax_of_rows",
+    "softmax_sums",
     "sort_rows",
     "squared_distances",
     "transpose",

@@ -353,15 +353,13 @@ class RowObjective(BaseObjective):
 
     def _softmax_hessian_times(self, point: Point, tables: np.ndarray):
         """Maps raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the change of the intercepts."""
-        of_loss = [self.loss.hessian(block.y, raw) for block, raw in zip(self._blocks, point.handle.raw, strict=True)]
+        of_loss = [
+            self.loss.hessian(block.y, raw, block.v, self.n_threads)
+            for block, raw in zip(self._blocks, point.handle.raw, strict=True)
+        ]
 
         def of_rows(raws):
-            out = []
-            for block, of, raw in zip(self._blocks, of_loss, raws, strict=True):
-                weighted = of(raw)
-                weighted.T[...] *= block.v
-                out.append(weighted)
-            return out
+            return [of(raw) for of, raw in zip(of_loss, raws, strict=True)]
 
         # The intercepts' part is linear and computed by bin once, so a call makes one product over the rows, not two.
         by_bin, of_intercept = [], []
