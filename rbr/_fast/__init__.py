@@ -16,6 +16,7 @@ from rbr._fast._losses import (
     squared_distances,
 )
 from rbr._fast._model import score
+from rbr._fast._outputs import matvec_outputs, rmatvec_outputs
 from rbr._fast._projections import center_tables, prox_tables
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "log_loss_sums",
     "loss_of_rows",
     "matvec",
+    "matvec_outputs",
     "prox_tables",
     "rmatvec",
+    "rmatvec_outputs",
     "score",
     "softmax_hessian_times",
     "softmax_of_rows",

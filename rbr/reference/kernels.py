@@ -23,8 +23,10 @@ __all__ = [
     "log_loss_sums",
     "loss_of_rows",
     "matvec",
+    "matvec_outputs",
     "prox_tables",
     "rmatvec",
+    "rmatvec_outputs",
     "score",
     "softmax_hessian_times",
     "softmax_of_rows",
@@ -66,6 +68,18 @@ def rmatvec(
     for j in features[first:last]:
         n_bins = offsets[j + 1] - offsets[j]
         out[offsets[j] : offsets[j + 1]] += sum_by_bin(codes[j, rows], values[rows], n_bins)
+
+
+def matvec_outputs(codes, offsets, f, features, out, first, last):
+    """`matvec` of each output: f has the shape (n_outputs, n_coef), out (n_outputs, n_rows)."""
+    for own, row_sums in zip(f, out, strict=True):
+        matvec(codes, offsets, own, features, row_sums, first, last)
+
+
+def rmatvec_outputs(codes, offsets, features, values, row_start, row_stop, out, first, last):
+    """`rmatvec` of each output: values has the shape (n_outputs, n_rows), out (n_outputs, n_coef)."""
+    for own, bin_sums in zip(values, out, strict=True):
+        rmatvec(codes, offsets, features, own, row_start, row_stop, bin_sums, first, last)
 
 
 def gram(
