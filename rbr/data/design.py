@@ -305,6 +305,24 @@ class BinnedMatrix:
             out[:, self.offsets[j] : self.offsets[j + 1]] *= n_times
         return out[0] if is_vector else out.T
 
+    def add_one(self, feature: np.ndarray, f: np.ndarray, out: np.ndarray) -> None:
+        """out += X @ f over a single feature, unchecked: for tables that are visited again and again.
+
+        `feature` is a vector of one index; f and out are as contiguous as `matvec` returns them.
+        """
+        if out.ndim == 1:
+            row_sums = np.empty(len(out))
+            kernels().matvec(self.codes, self.offsets, f, feature, row_sums, 0, len(out))
+            out += row_sums
+        else:
+            row_sums = np.empty(out.T.shape)
+            kernels().matvec_outputs(self.codes, self.offsets, f.T, feature, row_sums, 0, len(out))
+            out += row_sums.T
+
+    def sum_one(self, feature: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+        """out += X.T @ values over a single feature, unchecked; see `add_one`."""
+        _sum_by_bin(self.codes, self.offsets, feature, values.T, out.T, 1)
+
     def gram(self, features=None, row_weights=None, n_threads: int = 1) -> np.ndarray:
         """X_S.T @ diag(row_weights) @ X_S: the weighted cross-tabulation of the chosen features S.
 
@@ -408,10 +426,13 @@ def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: n
     Each thread works on stretches of rows, for all features or, where there are few stretches, for some of them.
     """
     n_rows, n_listed = codes.shape[1], len(features)
+    kernel = kernels().rmatvec if values.ndim == 1 else kernels().rmatvec_outputs
+    if n_threads == 1 and n_rows <= ROWS_PER_STRETCH:
+        kernel(codes, offsets, features, values, 0, n_rows, out, 0, n_listed)
+        return
     length = ROWS_PER_STRETCH * max(1, -(-n_rows // (ROWS_PER_STRETCH * MAX_STRETCHES)))
     starts = range(0, n_rows, length)
     sums = out[None] if len(starts) <= 1 else np.zeros((len(starts), *out.shape))
-    kernel = kernels().rmatvec if values.ndim == 1 else kernels().rmatvec_outputs
     n_threads = _worth(n_threads, n_listed * values.size)
     n_parts = 1 if n_threads == 1 else -(-RANGES_PER_THREAD * n_threads // max(len(starts), 1))
     width = TOGETHER * max(1, -(-n_listed // (TOGETHER * n_parts)))
