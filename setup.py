@@ -3,7 +3,8 @@
 The compiler directives live here and nowhere else. RBR_DEBUG=1 turns the run-time checks on: bounds,
 initialised views, None. There is no -march=native (a wheel must run on any x86-64 or arm64), no
 fast-math (NaN stays NaN), and -ffp-contract=off, so that arm64 rounds as x86-64 does. -fno-trapping-math lets the
-compiler vectorise loops with comparisons; nothing reads the floating-point exception flags.
+compiler vectorise loops with comparisons, and -fno-math-errno those with square roots; nothing reads the floating-point
+exception flags, or errno.
 """
 
 import os
@@ -25,7 +26,7 @@ COMPILER_DIRECTIVES = {
     "cdivision": True,
     "freethreading_compatible": True,
 }
-COMPILE_ARGS = ["-O3", "-ffp-contract=off", "-fno-trapping-math", "-g" if DEBUG else "-g0"]
+COMPILE_ARGS = ["-O3", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-g" if DEBUG else "-g0"]
 if sys.platform == "win32":
     COMPILE_ARGS = ["/O2"]
 

@@ -65,9 +65,14 @@ class SolverOptions:
     max_dense_features: int = 64
     max_dense_groups: int = 4000
     max_dense_unknowns: int = 2000
-    # Conjugate gradients, where it is only applied: relative residual, and steps at most.
+    # Conjugate gradients, where it is only applied: relative residual, and steps at most. With many rows the first
+    # Newton step within some pieces ends at the third number, each further one at a tenth of that.
     cg_tol: float = 1e-3
     cg_steps: int = 50
+    cg_first_tol: float = 0.03
+    # What guides them is the Hessian of each class, from at least this many rows, and this many for each unknown.
+    preconditioner_rows: int = 2048
+    preconditioner_rows_per_unknown: int = 16
 
     # Rows. From here on passes over the rows are what a fit costs.
     many_rows: int = 50_000

@@ -74,6 +74,30 @@ def rmatvec_cases(draw):
     return Case(args, [before], len(features), agree_in_sums_of(values))
 
 
+def matrices(draw, n_columns, values=any_values):
+    """(n_outputs, n_columns) for a few outputs, and for more than lie side by side."""
+    n_outputs = draw(st.sampled_from([1, 2, 4, 5, 8, 9, 13]))
+    return draw(arrays(np.float64, (n_outputs, int(n_columns)), elements=values, fill=st.just(1.5)))
+
+
+@st.composite
+def matvec_outputs_cases(draw):
+    codes, offsets = draw(binned())
+    f = matrices(draw, offsets[-1])
+    n_rows = codes.shape[1]
+    args = [codes, offsets, f, draw(feature_lists(len(codes)))]
+    return Case(args, [np.full((len(f), n_rows), np.nan)], n_rows, agree_in_sums_of(f))
+
+
+@st.composite
+def rmatvec_outputs_cases(draw):
+    one = draw(rmatvec_cases())
+    codes, offsets, features, _, *rows = one.args
+    values = matrices(draw, codes.shape[1])
+    before = np.random.default_rng(len(values)).normal(size=(len(values), offsets[-1]))
+    return Case([codes, offsets, features, values, *rows], [before], one.n_items, agree_in_sums_of(values))
+
+
 @st.composite
 def cross_counts_cases(draw):
     codes, offsets = draw(binned(max_features=3))
@@ -104,5 +128,7 @@ CASES = {
     "cross_counts": cross_counts_cases(),
     "gram": gram_cases(),
     "matvec": matvec_cases(),
+    "matvec_outputs": matvec_outputs_cases(),
     "rmatvec": rmatvec_cases(),
+    "rmatvec_outputs": rmatvec_outputs_cases(),
 }

@@ -9,7 +9,7 @@ from helpers import Case
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rbr.reference.losses import LOSSES, ROWS_PER_SUM
+from rbr.reference.losses import LOSSES, ROWS_PER_SUM, softmax
 
 awkward = [
     np.nan,
@@ -135,7 +135,54 @@ def _assert_same_sums(actual_outs, expected_outs, scale):
     assert (np.abs(third - expected_third)[is_number] <= 1e-13 * curvature[is_number] + 1e-310 * scale).all()
 
 
+@st.composite
+def classes_and_scores(draw, elements=some_scores):
+    n_classes, n_rows = draw(st.integers(2, 5)), draw(st.integers(0, 12))
+    z = draw(arrays(np.float64, (n_classes, n_rows), elements=elements))
+    if n_rows and draw(st.booleans()):  # full chunks, and one that is not
+        z = np.ascontiguousarray(z[:, np.arange(draw(st.sampled_from([256, 257, 700]))) % n_rows])
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    return rng.integers(0, n_classes, z.shape[1]), z, rng
+
+
+@st.composite
+def softmax_cases(draw):
+    order = draw(st.sampled_from([0, 1, 2]))
+    y, z, rng = draw(classes_and_scores())
+    if draw(st.booleans()):
+        y.flags.writeable = z.flags.writeable = False
+    v = rng.random(len(y) if draw(st.booleans()) else 0)
+    out = np.full((len(z) if order else 1, len(y)), np.nan)
+    with np.errstate(all="ignore"):
+        # The scores are subtracted from their largest, and the exponential makes that a relative error.
+        sizes = np.abs(np.where(np.abs(z) < 1e3, z, 1e3)).max(axis=0, initial=1.0)
+    compare = partial(assert_same_digits, terms=sizes if order == 0 else np.minimum(sizes, 1.0))
+    return Case([order, y, z, v], [out], len(y), compare)
+
+
+@st.composite
+def softmax_sum_cases(draw):
+    y, z, rng = draw(classes_and_scores(st.floats(-750, 750) | st.floats(-3, 3)))
+    if len(y) and draw(st.booleans()):  # full blocks, and one that is not
+        many = np.arange(draw(st.sampled_from([ROWS_PER_SUM, ROWS_PER_SUM + 1]))) % len(y)
+        y, z = y[many], np.ascontiguousarray(z[:, many])
+    v, c, n_classes = rng.random(len(y)), rng.normal(size=len(z)), len(z)
+    n_blocks = -(-len(y) // ROWS_PER_SUM)
+    out = np.full((n_blocks, 1 + n_classes + n_classes * (n_classes + 1) // 2), np.nan)
+    return Case([y, z, v, c], [out], n_blocks)
+
+
+@st.composite
+def softmax_hessian_cases(draw):
+    _, z, rng = draw(classes_and_scores(st.floats(-30, 30)))
+    p, direction = softmax(z), rng.normal(size=z.shape)
+    return Case([p, direction, rng.random(z.shape[1])], [np.full(z.shape, np.nan)], z.shape[1])
+
+
 CASES = {
+    "softmax_of_rows": softmax_cases(),
+    "softmax_sums": softmax_sum_cases(),
+    "softmax_hessian_times": softmax_hessian_cases(),
     "loss_of_rows": row_cases(),
     "log_loss_sums": sum_cases(),
     "squared_distances": distance_cases(),

@@ -8,8 +8,16 @@ from rbr._fast._averages import average_tables
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
 from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
 from rbr._fast._grids import average_grids
-from rbr._fast._losses import log_loss_sums, loss_of_rows, squared_distances
+from rbr._fast._losses import (
+    log_loss_sums,
+    loss_of_rows,
+    softmax_hessian_times,
+    softmax_of_rows,
+    softmax_sums,
+    squared_distances,
+)
 from rbr._fast._model import score
+from rbr._fast._outputs import matvec_outputs, rmatvec_outputs
 from rbr._fast._projections import center_tables, prox_tables
 from rbr._fast._rectangles import cut_grids
 
@@ -27,9 +35,14 @@ __all__ = [
     "log_loss_sums",
     "loss_of_rows",
     "matvec",
+    "matvec_outputs",
     "prox_tables",
     "rmatvec",
+    "rmatvec_outputs",
     "score",
+    "softmax_hessian_times",
+    "softmax_of_rows",
+    "softmax_sums",
     "sort_rows",
     "squared_distances",
     "transpose",

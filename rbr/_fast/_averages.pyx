@@ -1,6 +1,6 @@
 """The kernel of averages over all ways to cut a table into pieces."""
 
-from libc.math cimport INFINITY, log, log1p
+from libc.math cimport log, log1p
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
@@ -11,6 +11,19 @@ cdef extern from "averages.h":
     ) noexcept nogil
     void exponentials(
         const double *exponent, const double *factor, double scale, double most, long n, double *out
+    ) noexcept nogil
+    double largest_of(const double *values, long n) noexcept nogil
+    double sum_of(const double *values, long n) noexcept nogil
+    ctypedef struct running:
+        const double *w
+        const double *sum
+        const double *kw
+        const double *ks
+        const double *kkw
+    void add_pieces(
+        const running *sums, long e, double prior, double share, double never, const double *constants,
+        const double *lines, double *is_end, double *value, double *slope, double *unknowns, double *squares,
+        double *pieces
     ) noexcept nogil
 
 # Lines have at least this many bins.
@@ -82,7 +95,8 @@ cdef void _average(
         double *slope = value + n
         double *constants = slope + n         # (b, b): weights of the pieces; row e - 1 has those that end before e
         double *lines = constants + b * b
-        double most, centre, spread, w, p, p_line, share, v, rise, pieces = 0.0, unknowns = 0.0, squares = 0.0
+        double most, v, rise, pieces = 0.0, unknowns = 0.0, squares = 0.0
+        running cumulated = running(cum_w, cum_s, cum_kw, cum_ks, cum_kkw)
     cum_w[0] = cum_s[0] = cum_kw[0] = cum_ks[0] = cum_kkw[0] = 0.0
     for k in range(b):
         cum_w[k + 1] = cum_w[k] + weights[k]
@@ -98,20 +112,14 @@ cdef void _average(
             cum_w, cum_s, cum_kw, cum_ks, cum_kkw, log_before, e, prior, constant, line, constant_factor, line_factor
         )
         n_lines = e - LEAST_LINE + 1 if e >= LEAST_LINE and line_share > 0.0 else 0
-        most = -INFINITY
-        for s in range(n_lines):
-            most = max(most, line[s])
-        for s in range(n_lines, e):
-            most = max(most, constant[s])
+        most = max(largest_of(line, n_lines), largest_of(constant + n_lines, e - n_lines))
         ended = (e - 1) * b
         exponentials(constant, constant_factor, 1.0 - line_share, most, n_lines, constants + ended)
         exponentials(constant + n_lines, constant_factor + n_lines, 1.0, most, e - n_lines, constants + ended + n_lines)
         exponentials(line, line_factor, line_share, most, n_lines, lines + ended)
-        totals[e] = 0.0
-        for s in range(e):
-            totals[e] += constants[ended + s]
-        for s in range(n_lines):
-            totals[e] += lines[ended + s]
+        for s in range(n_lines, e):
+            lines[ended + s] = 0.0
+        totals[e] = sum_of(constants + ended, e) + sum_of(lines + ended, n_lines)
         log_before[e] = most + log(totals[e]) + log(odds)
     evidence_out[0] = log_before[b] - log(odds) - (b - 1) * log1p(odds)
 
@@ -122,33 +130,11 @@ cdef void _average(
     for e in range(b, 0, -1):
         if is_end[e] < NEVER:
             continue
-        n_lines = e - LEAST_LINE + 1 if e >= LEAST_LINE and line_share > 0.0 else 0
         ended = (e - 1) * b
-        share = is_end[e] / totals[e]
-        for s in range(e):
-            p = share * constants[ended + s]
-            p_line = share * lines[ended + s] if s < n_lines else 0.0
-            if p + p_line < NEVER:
-                continue
-            w = cum_w[e] - cum_w[s]
-            v = (cum_s[e] - cum_s[s]) / (w + prior)
-            unknowns += p + 2.0 * p_line
-            squares += (p + p_line) * (v * v + 1.0 / (w + prior))
-            v *= p + p_line
-            if p_line > 0.0:
-                centre = (cum_kw[e] - cum_kw[s]) / w
-                spread = (cum_kkw[e] - cum_kkw[s]) - centre * (cum_kw[e] - cum_kw[s])
-                rise = (cum_ks[e] - cum_ks[s]) - centre * (cum_s[e] - cum_s[s])
-                rise *= w / (spread * (w + 3.0 * prior))
-                squares += 3.0 * p_line * (rise * rise * spread / w + 1.0 / (w + 3.0 * prior))
-                rise *= p_line
-                slope[s] += rise
-                slope[e] -= rise
-                v -= rise * centre
-            value[s] += v
-            value[e] -= v
-            is_end[s] += p + p_line
-            pieces += p + p_line
+        add_pieces(
+            &cumulated, e, prior, is_end[e] / totals[e], NEVER, constants + ended, lines + ended, is_end, value, slope,
+            &unknowns, &squares, &pieces
+        )
     pieces_out[0] = pieces
     prior_out[0] = unknowns / squares
     v = rise = 0.0

@@ -236,3 +236,148 @@ static void squares_of_rows(
         add_lanes(terms[1], length, &sums[1]);
     }
 }
+
+/* ------------------------------------------------------------------------------------------------ several classes */
+
+/* log(1 + t) for t >= 0: for t >= 1, 1 + t is 2^e m with 1 <= m < 2. NaN stays. */
+static inline double log1p_of_sum(double t) {
+    const double LOG2 = 0.6931471805599453;
+    double s = 1.0 + t, m, e, is_small = s < 2.0 ? 1.0 : 0.0;
+    uint64_t bits;
+    memcpy(&bits, &s, sizeof bits);
+    uint64_t mantissa = (bits & UINT64_C(0xFFFFFFFFFFFFF)) | UINT64_C(0x3FF0000000000000);
+    /* The exponent as a double: a small whole number in the low bits of 2^52. */
+    uint64_t exponent = (bits >> 52) | UINT64_C(0x4330000000000000);
+    memcpy(&m, &mantissa, sizeof m);
+    memcpy(&e, &exponent, sizeof e);
+    e = (e - 4503599627370496.0) - 1023.0;
+    return (is_small > 0.0 ? 0.0 : e * LOG2) + log1p_of_share(s >= 2.0 ? m - 1.0 : t);
+}
+
+/* Chunks of rows: weights[k * CHUNK + i] = exp(z of class k less the largest score), with their sum over the classes
+   and that of all but the (first) largest. */
+ON_WIDE_REGISTERS
+static void softmax_weights(
+    const double *restrict z, Py_ssize_t stride, const double *restrict c, Py_ssize_t n_classes, Py_ssize_t n,
+    double *restrict weights, double *restrict largest, double *restrict others
+) {
+    double which[CHUNK];
+    double shift = c ? c[0] : 0.0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        weights[i] = largest[i] = z[i] + shift;
+        which[i] = 0.0;
+        others[i] = 0.0;
+    }
+    for (Py_ssize_t k = 1; k < n_classes; k++) {
+        const double *restrict own = z + k * stride;
+        double number = (double)k;
+        shift = c ? c[k] : 0.0;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double score = own[i] + shift;
+            weights[k * CHUNK + i] = score;
+            which[i] = score > largest[i] ? number : which[i];
+            largest[i] = score > largest[i] ? score : largest[i];
+        }
+    }
+    for (Py_ssize_t k = 0; k < n_classes; k++) {
+        double *restrict own = weights + k * CHUNK;
+        double number = (double)k;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            own[i] = exp_of_nonpositive(own[i] - largest[i]);
+            /* The largest is 1, unless it is not finite: then it is NaN, and so is everything. */
+            others[i] += which[i] == number ? own[i] - 1.0 : own[i];
+        }
+    }
+}
+
+/* The loss of each row (order 0; out has one row), or -dloss/dz and d2loss/dz2 by class, times v. `scratch` has room
+   for CHUNK numbers of each class. */
+ON_WIDE_REGISTERS
+static void softmax_derivative_of_rows(
+    int order, const int64_t *restrict y, const double *restrict z, Py_ssize_t stride, Py_ssize_t n_classes,
+    const double *restrict v, double *restrict out, Py_ssize_t n, double *restrict scratch
+) {
+    double largest[CHUNK], others[CHUNK], own_score[CHUNK], scale[CHUNK];
+    softmax_weights(z, stride, 0, n_classes, n, scratch, largest, others);
+    if (order == 0) {
+        for (Py_ssize_t i = 0; i < n; i++)
+            own_score[i] = z[y[i] * stride + i];
+        for (Py_ssize_t i = 0; i < n; i++)
+            out[i] = (v ? v[i] : 1.0) * (log1p_of_sum(others[i]) + (largest[i] - own_score[i]));
+        return;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        scale[i] = 1.0 / (1.0 + others[i]);
+    if (order == 2) {
+        for (Py_ssize_t k = 0; k < n_classes; k++)
+            for (Py_ssize_t i = 0; i < n; i++) {
+                double p = scratch[k * CHUNK + i] * scale[i];
+                out[k * stride + i] = (v ? v[i] : 1.0) * (p * (1.0 - p));
+            }
+        return;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        scratch[y[i] * CHUNK + i] = 0.0;
+    /* The residual of a row's own class is the sum of the other probabilities, which keeps its digits when that is
+       small. */
+    for (Py_ssize_t i = 0; i < n; i++)
+        own_score[i] = 0.0;
+    for (Py_ssize_t k = 0; k < n_classes; k++)
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double p = scratch[k * CHUNK + i] * scale[i];
+            own_score[i] += p;
+            out[k * stride + i] = (v ? -v[i] : -1.0) * p;
+        }
+    for (Py_ssize_t i = 0; i < n; i++)
+        out[y[i] * stride + i] = (v ? v[i] : 1.0) * own_score[i];
+}
+
+/* Adds to sums, at the scores z + c, the weighted loss, the probability of each class, and the products of the
+   probabilities of each two classes k >= l. */
+ON_WIDE_REGISTERS
+static void softmax_sums_of_rows(
+    const int64_t *restrict y, const double *restrict z, Py_ssize_t stride, Py_ssize_t n_classes,
+    const double *restrict v, const double *restrict c, Py_ssize_t n, double *restrict scratch, double *restrict sums
+) {
+    double largest[CHUNK], others[CHUNK], terms[CHUNK], scale[CHUNK];
+    softmax_weights(z, stride, c, n_classes, n, scratch, largest, others);
+    for (Py_ssize_t i = 0; i < n; i++)
+        terms[i] = z[y[i] * stride + i] + c[y[i]];
+    for (Py_ssize_t i = 0; i < n; i++) {
+        terms[i] = v[i] * (log1p_of_sum(others[i]) + (largest[i] - terms[i]));
+        scale[i] = 1.0 / (1.0 + others[i]);
+    }
+    add_lanes(terms, n, sums++);
+    for (Py_ssize_t k = 0; k < n_classes; k++) {
+        double *restrict own = scratch + k * CHUNK;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            own[i] *= scale[i];
+            terms[i] = v[i] * own[i];
+        }
+        add_lanes(terms, n, sums++);
+    }
+    for (Py_ssize_t k = 0; k < n_classes; k++)
+        for (Py_ssize_t l = 0; l <= k; l++) {
+            const double *restrict one = scratch + k * CHUNK, *restrict other = scratch + l * CHUNK;
+            for (Py_ssize_t i = 0; i < n; i++)
+                terms[i] = v[i] * one[i] * other[i];
+            add_lanes(terms, n, sums++);
+        }
+}
+
+/* out = v (p d - p (p . d)) for each row: its Hessian diag(p) - p p' times a direction d. */
+ON_WIDE_REGISTERS
+static void softmax_times_rows(
+    const double *restrict p, const double *restrict d, Py_ssize_t stride, Py_ssize_t n_classes,
+    const double *restrict v, double *restrict out, Py_ssize_t n
+) {
+    double mean[CHUNK];
+    for (Py_ssize_t i = 0; i < n; i++)
+        mean[i] = 0.0;
+    for (Py_ssize_t k = 0; k < n_classes; k++)
+        for (Py_ssize_t i = 0; i < n; i++)
+            mean[i] += p[k * stride + i] * d[k * stride + i];
+    for (Py_ssize_t k = 0; k < n_classes; k++)
+        for (Py_ssize_t i = 0; i < n; i++)
+            out[k * stride + i] = v[i] * (p[k * stride + i] * (d[k * stride + i] - mean[i]));
+}

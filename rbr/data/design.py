@@ -272,14 +272,10 @@ class BinnedMatrix:
         columns, is_vector = _check_columns(f, self.n_coef, "f")
         features = self._check_features(features)
         out = np.empty((len(columns), self.n_rows))
-        for column, row_sums in zip(columns, out, strict=True):
-            _deal(
-                kernels().matvec,
-                self.n_rows,
-                n_threads,
-                len(features) * self.n_rows,
-                *(self.codes, self.offsets, column, features, row_sums),
-            )
+        kernel = kernels().matvec if is_vector else kernels().matvec_outputs
+        tables, row_sums = (columns[0], out[0]) if is_vector else (columns, out)
+        n_entries = out.size * len(features)
+        _deal(kernel, self.n_rows, n_threads, n_entries, self.codes, self.offsets, tables, features, row_sums)
         return out[0] if is_vector else out.T
 
     def rmatvec(self, values, features=None, n_threads: int = 1) -> np.ndarray:
@@ -303,11 +299,29 @@ class BinnedMatrix:
         # Only one thread may write the sums of a feature, so each feature is passed to the kernel once.
         distinct, times = np.unique(features, return_counts=True)
         out = np.zeros((len(columns), self.n_coef))
-        for column, bin_sums in zip(columns, out, strict=True):
-            _sum_by_bin(self.codes, self.offsets, distinct, column, bin_sums, n_threads)
-            for j, n_times in zip(distinct[times > 1], times[times > 1], strict=True):
-                bin_sums[self.offsets[j] : self.offsets[j + 1]] *= n_times
+        values, bin_sums = (columns[0], out[0]) if is_vector else (columns, out)
+        _sum_by_bin(self.codes, self.offsets, distinct, values, bin_sums, n_threads)
+        for j, n_times in zip(distinct[times > 1], times[times > 1], strict=True):
+            out[:, self.offsets[j] : self.offsets[j + 1]] *= n_times
         return out[0] if is_vector else out.T
+
+    def add_one(self, feature: np.ndarray, f: np.ndarray, out: np.ndarray) -> None:
+        """out += X @ f over a single feature, unchecked: for tables that are visited again and again.
+
+        `feature` is a vector of one index; f and out are as contiguous as `matvec` returns them.
+        """
+        if out.ndim == 1:
+            row_sums = np.empty(len(out))
+            kernels().matvec(self.codes, self.offsets, f, feature, row_sums, 0, len(out))
+            out += row_sums
+        else:
+            row_sums = np.empty(out.T.shape)
+            kernels().matvec_outputs(self.codes, self.offsets, f.T, feature, row_sums, 0, len(out))
+            out += row_sums.T
+
+    def sum_one(self, feature: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+        """out += X.T @ values over a single feature, unchecked; see `add_one`."""
+        _sum_by_bin(self.codes, self.offsets, feature, values.T, out.T, 1)
 
     def gram(self, features=None, row_weights=None, n_threads: int = 1) -> np.ndarray:
         """X_S.T @ diag(row_weights) @ X_S: the weighted cross-tabulation of the chosen features S.
@@ -407,15 +421,19 @@ def _worth(n_threads: int, n_entries: int) -> int:
 
 
 def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: np.ndarray, n_threads: int) -> None:
-    """Add to `out`, for each bin of each listed feature, the sum of values over its rows.
+    """Add to `out`, for each bin of each listed feature, the sum of values over its rows, for one output or several.
 
     Each thread works on stretches of rows, for all features or, where there are few stretches, for some of them.
     """
     n_rows, n_listed = codes.shape[1], len(features)
+    kernel = kernels().rmatvec if values.ndim == 1 else kernels().rmatvec_outputs
+    if n_threads == 1 and n_rows <= ROWS_PER_STRETCH:
+        kernel(codes, offsets, features, values, 0, n_rows, out, 0, n_listed)
+        return
     length = ROWS_PER_STRETCH * max(1, -(-n_rows // (ROWS_PER_STRETCH * MAX_STRETCHES)))
     starts = range(0, n_rows, length)
-    sums = out[None] if len(starts) <= 1 else np.zeros((len(starts), len(out)))
-    n_threads = _worth(n_threads, n_rows * n_listed)
+    sums = out[None] if len(starts) <= 1 else np.zeros((len(starts), *out.shape))
+    n_threads = _worth(n_threads, n_listed * values.size)
     n_parts = 1 if n_threads == 1 else -(-RANGES_PER_THREAD * n_threads // max(len(starts), 1))
     width = TOGETHER * max(1, -(-n_listed // (TOGETHER * n_parts)))
     firsts = range(0, n_listed, min(width, max(1, MAX_ENTRIES_PER_CALL // max(min(length, n_rows), 1))))
@@ -424,15 +442,15 @@ def _sum_by_bin(codes, offsets, features: np.ndarray, values: np.ndarray, out: n
         for part in range(first, last):
             stretch, group = divmod(part, len(firsts))
             start, feature = starts[stretch], firsts[group]
-            kernels().rmatvec(
+            kernel(
                 *(codes, offsets, features, values, start, min(start + length, n_rows), sums[stretch]),
                 *(feature, min(feature + firsts.step, n_listed)),
             )
 
-    _deal(sum_parts, len(starts) * len(firsts), n_threads, n_rows * n_listed)
+    _deal(sum_parts, len(starts) * len(firsts), n_threads, n_listed * values.size)
     if len(starts) > 1:
         bins = bins_of(features, offsets)
-        out[bins] += sums[:, bins].sum(axis=0)
+        out[..., bins] += sums[..., bins].sum(axis=0)
 
 
 def _shares(codes: np.ndarray, offsets: np.ndarray, sample_weight, n_threads: int = 1) -> np.ndarray:

@@ -245,19 +245,19 @@ class Loss:
 
     def residual(self, y, z, out: np.ndarray | None = None, v=None, n_threads: int = 1) -> np.ndarray:
         """-dloss(y_i, z_i)/dz_i of each row, in the shape of z; times v_i, if given."""
-        out = np.empty(z.shape) if out is None else out
+        out = np.empty(z.shape, order="F") if out is None else out
         self.evaluate(y, z, residual=out, v=v, n_threads=n_threads)
         return out
 
     def curvature(self, y, z, out: np.ndarray | None = None, v=None, n_threads: int = 1) -> np.ndarray:
         """d2loss(y_i, z_i)/dz_i^2 of each row, in the shape of z (multinomial: the diagonal); times v_i, if given."""
-        out = np.empty(z.shape) if out is None else out
+        out = np.empty(z.shape, order="F") if out is None else out
         self.evaluate(y, z, curvature=out, v=v, n_threads=n_threads)
         return out
 
-    def hessian(self, y, z) -> Callable[[np.ndarray], np.ndarray]:
-        """The map from directions to the Hessian of each row's loss in z_i times direction_i, in the shape of z."""
-        curvature = self.curvature(y, z)
+    def hessian(self, y, z, v=None, n_threads: int = 1) -> Callable[[np.ndarray], np.ndarray]:
+        """The map from directions to the Hessian of each row's loss in z_i times direction_i; times v_i, if given."""
+        curvature = self.curvature(y, z, v=v, n_threads=n_threads)
         return lambda direction: curvature * direction
 
     def majorized_curvature(self, y, z) -> np.ndarray | None:

@@ -15,11 +15,15 @@ from rbr._parallel import over_ranges
 from rbr._sizes import LOG_LOSS_SUMS
 from rbr.losses.base import Loss
 from rbr.losses.roots import LARGEST_INTERCEPT, root_of_decreasing, root_of_parabola
-from rbr.losses.sums import BLOCK_ROWS, add_in_order, as_vectors, dot, row_blocks, worth
+from rbr.losses.sums import BLOCK_ROWS, add_in_order, as_vectors, dot, row_blocks, weighted_sum, worth
 
 # The fourth derivative of the log-loss is at most the second. So the step to the zero of its slope that follows from
 # three derivatives is out by a sixth of its cube (1e-12 here), and the loss there by less than rounding.
 CUBIC_STEP = 1.5e-4
+
+# The third derivatives of the multinomial loss are at most 1: its value after a shorter step than this follows from two
+# derivatives, up to rounding.
+QUADRATIC_STEP = 1e-5
 
 
 @dataclass(frozen=True)
@@ -194,52 +198,68 @@ class Multinomial(Loss):
     def target_columns(self, y, n_outputs=1):
         return np.equal.outer(y, np.arange(n_outputs)).astype(np.float64)
 
-    def _evaluate_block(self, y, z, values, residual, curvature):
-        # Classes by rows, so that every operation runs along the rows of the block.
-        shifted = np.array(z.T, order="C")
-        shifted -= shifted.max(axis=0)
-        of_class = (y, np.arange(y.shape[0]))
-        score_of_class = shifted[of_class]
-        probability = np.exp(shifted, out=shifted)
-        total = probability.sum(axis=0)
-        if values is not None:
-            np.log(total, out=values)
-            values -= score_of_class
-        if residual is None and curvature is None:
-            return
-        probability /= total
-        if curvature is not None:
-            np.subtract(1.0, probability.T, out=curvature)
-            curvature *= probability.T
-        if residual is not None:
-            # 1 - p_y as the sum of the others, which keeps its digits when p_y is nearly 1.
-            probability[of_class] = 0.0
-            probability[of_class] = -probability.sum(axis=0)
-            np.negative(probability.T, out=residual)
+    def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads=1):
+        scores = _by_class(z)
+        for order, out in enumerate((values, residual, curvature)):
+            if out is None:
+                continue
+            given = np.atleast_2d(out.T)
+            by_class = given if given.flags.c_contiguous else np.empty(given.shape)
+            own = np.zeros(0) if v is None or order == 0 else as_vectors(v)[0]
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                over_ranges(
+                    kernels().softmax_of_rows, len(y), worth(n_threads, len(y)), order, y, scores, own, by_class
+                )
+            if by_class is not given:
+                given[...] = by_class
 
-    def hessian(self, y, z):
-        # Classes by rows: every operation runs along the rows, which are many.
-        probability = np.array(self.inverse_link(z).T, order="C")
+    def value(self, y, z, v, n_threads=1):
+        values = np.empty(len(y))
+        self.evaluate(y, z, values=values, n_threads=n_threads)
+        return add_in_order([weighted_sum(v[rows], values[rows]) for rows in row_blocks(len(y))])
+
+    def hessian(self, y, z, v=None, n_threads=1):
+        probability, v = _by_class(self.inverse_link(z)), np.ones(len(y)) if v is None else as_vectors(v)[0]
 
         def times(direction):
-            weighted = probability * direction.T
-            weighted -= probability * weighted.sum(axis=0)
-            return weighted.T
+            out = np.empty(probability.shape)
+            n_used = worth(n_threads, len(v))
+            over_ranges(kernels().softmax_hessian_times, len(v), n_used, probability, _by_class(direction), v, out)
+            return out.T
 
         return times
 
-    def intercept_sums(self, y, z, v, c):
+    def intercept_sums(self, y, z, v, c, n_threads=1):
         """Value, class shares, mean probabilities, and Hessian in c, flat: 1 + 2 K + K^2 numbers."""
-        n_classes = z.shape[1]
-        values, residual = np.empty(y.shape[0]), np.empty(z.shape)
-        self._evaluate_block(y, z + c, values, residual, None)
-        probability = np.negative(residual, out=residual)
-        probability[np.arange(y.shape[0]), y] += 1.0
-        weighted = probability * v[:, None]
-        means = weighted.sum(axis=0)
-        hessian = np.diag(means) - weighted.T @ probability
+        n_classes, scores = z.shape[1], _by_class(z)
+        blocks = np.empty((-(-len(y) // BLOCK_ROWS), 1 + n_classes + n_classes * (n_classes + 1) // 2))
+        v, c = as_vectors(v, c)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            over_ranges(kernels().softmax_sums, len(blocks), worth(n_threads, len(y)), y, scores, v, c, blocks)
+        sums = blocks.sum(axis=0)
+        means, hessian, below = sums[1 : n_classes + 1], np.zeros((n_classes, n_classes)), np.tril_indices(n_classes)
+        hessian[below] = hessian.T[below] = -sums[n_classes + 1 :]
+        hessian[np.diag_indices(n_classes)] += means
         shares = np.bincount(y, weights=v, minlength=n_classes)
-        return np.concatenate([[v @ values], shares, means, hessian.ravel()])
+        return np.concatenate([sums[:1], shares, means, hessian.ravel()])
+
+    def _sums_at(self, y, z, v, n_threads, *, c):
+        return self.intercept_sums(y, np.zeros((y.shape[0], len(c))) if z is None else z, v, c, n_threads)
+
+    def refit_intercept_and_value(self, rows, start):
+        last: tuple = ()
+
+        def sums_at(c):
+            nonlocal last
+            last = c, rows.total(partial(self._sums_at, c=c))
+            return last[1]
+
+        intercept = self.minimize_intercept(sums_at, start)
+        step, sums, n_classes = intercept - last[0], last[1], len(intercept)
+        score = sums[1 : n_classes + 1] - sums[n_classes + 1 : 2 * n_classes + 1]
+        hessian = sums[2 * n_classes + 1 :].reshape(n_classes, n_classes)
+        value = float(sums[0] - step @ (score - 0.5 * (hessian @ step)))
+        return intercept, value if np.abs(step).max() <= QUADRATIC_STEP and math.isfinite(value) else None
 
     def minimize_intercept(self, sums_at, start):
         """Newton's method in a trust region, after at most three steps that need no curvature.
@@ -290,6 +310,11 @@ class Multinomial(Loss):
     @staticmethod
     def _shares(y, z, v, n_threads, *, n_outputs) -> np.ndarray:
         return np.bincount(y, weights=v, minlength=n_outputs)
+
+
+def _by_class(scores) -> np.ndarray:
+    """(n, K) scores as the (K, n) array that the kernels read; those of a design are not copied."""
+    return np.ascontiguousarray(scores.T, dtype=np.float64)
 
 
 def _newton_step_within(radius, hessian, score):

@@ -16,26 +16,26 @@ class RowBackfit:
 
     def __init__(self, objective: RowObjective, point: Point):
         self._objective = objective
-        self._raws = [raw.copy() for raw in point.handle.raw]
-        self._change = objective.zero_tables()
+        self._raws = [raw.copy(order="F") for raw in point.handle.raw]
+        self._weighted = [np.empty(raw.shape, order="F") for raw in self._raws]
+        # One table at a time differs from zero in each.
+        self._sums, self._change = (np.asfortranarray(objective.zero_tables()) for _ in range(2))
 
     def residual_sums(self, table: int) -> np.ndarray:
-        objective, bins = self._objective, self._bins(table)
+        objective, bins, one = self._objective, self._bins(table), np.array([table])
         objective.work.columns_read += 1
-        total = np.zeros(self._change[bins].shape)
-        for block, raw in zip(objective._blocks, self._raws, strict=True):
-            out = np.empty(raw.shape, order="F")
-            weighted = objective.loss.residual(block.y, raw, out, v=block.v, n_threads=objective.n_threads)
-            sums = block.design.rmatvec(weighted, features=np.array([table]), n_threads=objective.n_threads)
-            total += sums[bins]
-        return total
+        self._sums[bins] = 0.0
+        for block, raw, weighted in zip(objective._blocks, self._raws, self._weighted, strict=True):
+            objective.loss.residual(block.y, raw, weighted, v=block.v, n_threads=objective.n_threads)
+            block.design.sum_one(one, weighted, self._sums)
+        return self._sums[bins].copy()
 
     def add(self, table: int, change: np.ndarray) -> None:
-        objective, bins = self._objective, self._bins(table)
+        objective, bins, one = self._objective, self._bins(table), np.array([table])
         objective.work.columns_read += 1
         self._change[bins] = change
         for block, raw in zip(objective._blocks, self._raws, strict=True):
-            raw += block.design.matvec(self._change, features=np.array([table]), n_threads=objective.n_threads)
+            block.design.add_one(one, self._change, raw)
         self._change[bins] = 0.0
 
     def _bins(self, table: int) -> slice:

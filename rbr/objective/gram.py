@@ -295,6 +295,9 @@ class GramObjective(BaseObjective):
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
         return EXACT
 
+    def preconditioner_accuracy(self, n_unknowns: int) -> Accuracy:
+        return EXACT
+
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> _MergedBins:
         adders: list[np.ndarray | None] = []
         for table, n_groups in zip(groups.tables, groups.n_groups, strict=True):

@@ -8,7 +8,7 @@ them is used, scaled to the diagonal of all rows; each table's own block is that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,10 +25,14 @@ MIN_PAIRS_PER_THREAD = 200_000
 
 @dataclass(frozen=True, eq=False)
 class Curvature(Handle):
-    """For each block, v_i times the second derivative of row i's loss, or of a parabola above it."""
+    """For each block, v_i times the second derivative of row i's loss, or of a parabola above it.
+
+    known_sums : (tables, sums by bin) of the last tables whose sums were asked for
+    """
 
     by_row: list[np.ndarray]
     is_majorized: bool
+    known_sums: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     @cached_property
     def total(self) -> np.ndarray:
@@ -67,6 +71,12 @@ def accuracy(options: SolverOptions, n_rows: int, n_tables: int, n_groups: int, 
     if 2 * n_sampled > n_rows:
         return Accuracy(True, options.line_groups)
     return Accuracy(True, options.line_groups // 2, n_sampled)
+
+
+def preconditioner_accuracy(options: SolverOptions, n_rows: int, n_unknowns: int) -> Accuracy:
+    """The accuracy of a Hessian that only guides conjugate gradients."""
+    n_sampled = max(options.preconditioner_rows, options.preconditioner_rows_per_unknown * n_unknowns)
+    return EXACT if 2 * n_sampled > n_rows else Accuracy(True, 0, n_sampled)
 
 
 def merged_codes(design: BinnedMatrix, groups: Groups, rows: np.ndarray | None) -> np.ndarray:

@@ -345,8 +345,11 @@ class Objective(Protocol):
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> Any:
         """The columns of some tables with their bins merged, to be kept for several Hessians."""
 
+    def preconditioner_accuracy(self, n_unknowns: int) -> Accuracy:
+        """The accuracy to build a Hessian with that only guides conjugate gradients."""
+
     def hessian(self, point: Point, merged: Any, curvature: Any, output: int = 0) -> Hessian:
-        """The curvature between merged bins, of one output."""
+        """The curvature between merged bins, of one output; `curvature` is that of their rows, or of all rows."""
 
     def hessian_times(self, point: Point, curvature: Any, tables: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The Hessian as a map from some tables to sums by bin, with the intercept eliminated."""

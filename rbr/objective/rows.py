@@ -23,7 +23,7 @@ from rbr.data.grids import CoarseBins
 from rbr.data.sampling import spread_rows
 from rbr.losses import Loss
 from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
-from rbr.objective import hessians
+from rbr.objective import classes, hessians
 from rbr.objective import lines as lines_of_rows
 from rbr.objective import pairs as pairs_of_rows
 from rbr.objective.common import BaseObjective
@@ -316,13 +316,23 @@ class RowObjective(BaseObjective):
         curvature = self.curvature(point, majorize) if curvature is None else curvature
         if curvature is None:
             raise ValueError(f"loss {self.loss.name!r} has no parabolas above it; ask for its own curvature")
-        return self._bin_sums(curvature.by_row, tables), curvature.total
+        for known, by_bin in curvature.known_sums:
+            if np.isin(tables, known).all():
+                out, bins = np.zeros_like(by_bin), self.tables.bins_of(tables)
+                out[bins] = by_bin[bins]
+                return out, curvature.total
+        by_bin = self._bin_sums(curvature.by_row, tables)
+        curvature.known_sums[:] = [(tables, by_bin)]
+        return by_bin, curvature.total
 
     def can_reuse_hessian(self, curvature: hessians.Curvature, other: hessians.Curvature) -> bool:
         return curvature.is_near(other, self.options.max_curvature_change)
 
     def accuracy(self, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
         return hessians.accuracy(self.options, self._n_rows, n_tables, n_groups, n_unknowns)
+
+    def preconditioner_accuracy(self, n_unknowns: int) -> Accuracy:
+        return hessians.preconditioner_accuracy(self.options, self._n_rows, n_unknowns)
 
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> hessians.Merged:
         chosen = [None] * len(self._blocks) if accuracy.n_sampled is None else self._spread(accuracy.n_sampled)
@@ -333,7 +343,12 @@ class RowObjective(BaseObjective):
         return hessians.Merged(groups, accuracy, codes)
 
     def hessian(self, point: Point, merged: hessians.Merged, curvature: hessians.Curvature, output: int = 0) -> Hessian:
-        by_row = curvature.of_output(output)
+        by_row, n_sampled = curvature.of_output(output), merged.accuracy.n_sampled
+        is_whole = n_sampled is None or len(by_row[0]) == self._blocks[0].n_rows
+        if n_sampled is not None and is_whole:  # the curvature is that of all rows, the Hessian that of a sample
+            rows = self._spread(n_sampled)
+            scale = sum(float(block.v[own].sum()) for block, own in zip(self._blocks, rows, strict=True))
+            by_row = [a[own] / scale for a, own in zip(by_row, rows, strict=True)]
         matrix = added(
             hessians.cross_tabulation(codes, merged.groups.offsets, weights, self.n_threads)
             for codes, weights in zip(merged.codes, by_row, strict=True)
@@ -344,48 +359,22 @@ class RowObjective(BaseObjective):
         total = float(added(a.sum() for a in by_row))
         if not merged.accuracy.is_rough:
             return Hessian(matrix, np.diagonal(matrix), total)
-        whole = curvature if merged.accuracy.n_sampled is None else None
+        whole = curvature if is_whole else None
         by_bin, of_all = self.curvature_sums(point, merged.groups.tables, curvature.is_majorized, whole)
+        if self.n_outputs > 1:
+            by_bin, of_all = np.ascontiguousarray(by_bin[:, output]), of_all[output]
         return hessians.rough(matrix, total, by_bin, float(of_all), merged, by_row, self.options.few_rows)
 
     def hessian_times(self, point: Point, curvature: hessians.Curvature, tables: np.ndarray):
-        if self.n_outputs == 1 or curvature.is_majorized:
-            total = np.maximum(curvature.total, 1e-300)
-
-            def of_tables(f):
-                raws = self._row_sums(f, tables)
-                pairs = list(zip(curvature.by_row, raws, strict=True))
-                mean = added((c * raw).sum(axis=0) for c, raw in pairs) / total
-                return self._bin_sums([c * (raw - mean) for c, raw in pairs], tables)
-
-            return of_tables
-        return self._softmax_hessian_times(point, tables)
-
-    def _softmax_hessian_times(self, point: Point, tables: np.ndarray):
-        """Maps raw predictions d_i to v_i H_i (d_i - c): H_i the Hessian of row i, c the change of the intercepts."""
-        of_loss = [self.loss.hessian(block.y, raw) for block, raw in zip(self._blocks, point.handle.raw, strict=True)]
-
-        def of_rows(raws):
-            out = []
-            for block, of, raw in zip(self._blocks, of_loss, raws, strict=True):
-                weighted = of(raw)
-                weighted.T[...] *= block.v
-                out.append(weighted)
-            return out
-
-        # The intercepts' part is linear and computed by bin once, so a call makes one product over the rows, not two.
-        by_bin, of_intercept = [], []
-        for unit in np.eye(self.n_outputs):
-            weighted = of_rows([np.broadcast_to(unit, raw.shape) for raw in point.handle.raw])
-            by_bin.append(self._bin_sums(weighted, tables))
-            of_intercept.append(added(w.sum(axis=0) for w in weighted))
-        # Adding one number to all outputs changes nothing, so one eigenvalue is 0 up to rounding: pinv must drop it.
-        inverse = np.linalg.pinv(np.stack(of_intercept), rcond=1e-10, hermitian=True)
+        if self.n_outputs > 1 and not curvature.is_majorized:
+            return classes.hessian_times(self, point, tables)
+        total = np.maximum(curvature.total, 1e-300)
 
         def of_tables(f):
-            weighted = of_rows(self._row_sums(f, tables))
-            answer = inverse @ added(w.sum(axis=0) for w in weighted)
-            return self._bin_sums(weighted, tables) - sum(c * b for c, b in zip(answer, by_bin, strict=True))
+            raws = self._row_sums(f, tables)
+            pairs = list(zip(curvature.by_row, raws, strict=True))
+            mean = added((c * raw).sum(axis=0) for c, raw in pairs) / total
+            return self._bin_sums([c * (raw - mean) for c, raw in pairs], tables)
 
         return of_tables
 

@@ -27,9 +27,14 @@ __all__ = [
     "log_loss_sums",
     "loss_of_rows",
     "matvec",
+    "matvec_outputs",
     "prox_tables",
     "rmatvec",
+    "rmatvec_outputs",
     "score",
+    "softmax_hessian_times",
+    "softmax_of_rows",
+    "softmax_sums",
     "sort_rows",
     "squared_distances",
     "transpose",
@@ -67,6 +72,18 @@ def rmatvec(
     for j in features[first:last]:
         n_bins = offsets[j + 1] - offsets[j]
         out[offsets[j] : offsets[j + 1]] += sum_by_bin(codes[j, rows], values[rows], n_bins)
+
+
+def matvec_outputs(codes, offsets, f, features, out, first, last):
+    """`matvec` of each output: f has the shape (n_outputs, n_coef), out (n_outputs, n_rows)."""
+    for own, row_sums in zip(f, out, strict=True):
+        matvec(codes, offsets, own, features, row_sums, first, last)
+
+
+def rmatvec_outputs(codes, offsets, features, values, row_start, row_stop, out, first, last):
+    """`rmatvec` of each output: values has the shape (n_outputs, n_rows), out (n_outputs, n_coef)."""
+    for own, bin_sums in zip(values, out, strict=True):
+        rmatvec(codes, offsets, features, own, row_start, row_stop, bin_sums, first, last)
 
 
 def gram(
@@ -146,6 +163,56 @@ def log_loss_sums(
         third = v[rows] * losses.log_loss_third(scores)
         terms = ones * pull, (1.0 - ones) * pull, ones * curvature, (1.0 - ones) * curvature, loss, third
         out[b] = [term.sum() for term in terms]
+
+
+def softmax_of_rows(
+    order,  # IN  0: the loss; 1: the residuals, -dloss/dz; 2: the curvatures, d2loss/dz_k^2
+    y,  # IN  (n_rows,) int64: classes
+    z,  # IN  (n_classes, n_rows): raw scores
+    v,  # IN  (n_rows,): weights, or (0,) for none
+    out,  # OUT (n_classes, n_rows), for the loss (1, n_rows); the rows first <= i < last
+    first,
+    last,
+):
+    """out[k, i] = v[i] times a derivative of row i's loss in the score of class k; out[0, i] the loss itself."""
+    of_rows = (losses.softmax_value, losses.softmax_residual, losses.softmax_curvature)[order]
+    out[:, first:last] = of_rows(y[first:last], z[:, first:last])
+    out[:, first:last] *= v[first:last] if len(v) else 1.0
+
+
+def softmax_sums(
+    y,  # IN  (n_rows,) int64: classes
+    z,  # IN  (n_classes, n_rows): raw scores
+    v,  # IN  (n_rows,): weights
+    c,  # IN  (n_classes,): added to the scores of each class
+    out,  # OUT (n_blocks, 1 + K + K (K + 1) / 2), K = n_classes; the blocks first <= b < last
+    first,
+    last,
+):
+    """Weighted sums over blocks of ROWS_PER_SUM rows, at the scores z + c.
+
+    Of the loss; of the probability of each class; of the products of two of them, classes k >= l: (0, 0), (1, 0), …
+    """
+    for b in range(first, last):
+        rows = slice(b * losses.ROWS_PER_SUM, (b + 1) * losses.ROWS_PER_SUM)
+        scores = z[:, rows] + c[:, None]
+        p, below = losses.softmax(scores), np.tril_indices(len(c))
+        value = v[rows] @ losses.softmax_value(y[rows], scores)
+        out[b] = np.concatenate([[value], p @ v[rows], ((v[rows] * p) @ p.T)[below]])
+
+
+def softmax_hessian_times(
+    probabilities,  # IN  (n_classes, n_rows)
+    direction,  # IN  (n_classes, n_rows)
+    v,  # IN  (n_rows,): weights
+    out,  # OUT (n_classes, n_rows), the rows first <= i < last
+    first,
+    last,
+):
+    """out[:, i] = v[i] (diag(p) - p p') d, where p and d are the columns i of `probabilities` and `direction`."""
+    rows = slice(first, last)
+    p, d = probabilities[:, rows], direction[:, rows]
+    out[:, rows] = v[rows] * (p * (d - (p * d).sum(axis=0)))
 
 
 def squared_distances(

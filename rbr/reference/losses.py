@@ -144,6 +144,43 @@ def quantile_curvature(y, z, level, h):
     return np.where(np.abs(y - z) <= h, 0.5 / h, 0.0)
 
 
+# -------------------------------- several classes: log sum_k exp(z_k) - z_y, scores of shape (n_classes, n_rows)
+
+
+def softmax_weights(z):
+    """(exp(z_k - m), m the largest score of a row; m; the sum of all weights but that of the first largest)."""
+    largest = z.max(axis=0)
+    weights = np.exp(z - largest)
+    is_first = np.arange(len(z))[:, None] == z.argmax(axis=0)
+    return weights, largest, np.where(is_first, weights - 1.0, weights).sum(axis=0)
+
+
+def softmax(z):
+    """p_k = exp(z_k) / sum_l exp(z_l), the probability of each class."""
+    weights, _, others = softmax_weights(z)
+    return weights * (1.0 / (1.0 + others))
+
+
+def softmax_value(y, z):
+    """log sum_k exp(z_k) - z_y, with all its digits when z_y is by far the largest."""
+    _, largest, others = softmax_weights(z)
+    return np.log1p(others) + (largest - z[y, np.arange(z.shape[1])])
+
+
+def softmax_residual(y, z):
+    """1 - p_k for the class of the row, as the sum of the other probabilities, which keeps its digits; else -p_k."""
+    residual, own = -softmax(z), (y, np.arange(z.shape[1]))
+    residual[own] = 0.0
+    residual[own] = -residual.sum(axis=0)
+    return residual
+
+
+def softmax_curvature(y, z):
+    """p_k (1 - p_k), the diagonal of the Hessian diag(p) - p p'."""
+    p = softmax(z)
+    return p * (1.0 - p)
+
+
 # (value, residual, curvature) of each loss.
 DERIVATIVES = {
     "squared_error": (squared_error_value, squared_error_residual, squared_error_curvature),

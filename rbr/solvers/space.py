@@ -43,6 +43,7 @@ class Space:
         self.accuracy = objective.accuracy(len(self.classes[0]), self._n_groups(0), int(self.starts[-1]))
         self._merged: dict[int, tuple[Handle, list[TableBasis], np.ndarray]] = {}
         self._rough_inverse: tuple[Inverse, Handle] | None = None
+        self._n_solved = 0  # Newton steps by conjugate gradients
         self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, if known
 
     def _tables_of(self, constraints: BoundConstraints, labels: np.ndarray) -> list[SpaceTable]:
@@ -134,6 +135,9 @@ class Space:
 
         options = self.objective.options
         tol, max_iter = options.cg_tol, options.cg_steps
+        if self.objective.has_many_rows:
+            tol = max(options.cg_first_tol * 0.1**self._n_solved, tol)
+        self._n_solved += 1
         return self.tables(-conjugate_gradients(hessian_times, apply_inverses, gradient, tol=tol, max_iter=max_iter))
 
     def _rough_newton(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
@@ -146,15 +150,14 @@ class Space:
     def _inverses(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
         """r -> r times the inverse of each class's own Hessian, or of its tables' own blocks if that is large."""
         starts, inverses = self.starts, []
-        by_bin = None
+        if self.n_classes > 1 or not all(self._is_small):
+            by_bin, _ = self.objective.curvature_sums(point, self.support, curvature=curvature)
         for c in range(self.n_classes):
             if starts[c + 1] == starts[c]:
                 inverses.append(lambda r: r)
             elif self._is_small[c]:
-                inverses.append(_invert(*self._exact_hessian(point, curvature, c), alpha))
+                inverses.append(_invert(*self._hessian_of_class(point, curvature, c), alpha))
             else:
-                if by_bin is None:
-                    by_bin, _ = self.objective.curvature_sums(point, self.support, curvature=curvature)
                 inverses.append(self._invert_blocks(c, by_bin if by_bin.ndim == 1 else by_bin[:, c], alpha))
         return lambda r: np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
@@ -163,8 +166,9 @@ class Space:
         if c not in self._merged:
             tables = self.classes[c]
             labels = self.labels if self.labels.ndim == 1 else self.labels[:, c]
-            is_rough = self.accuracy.is_rough and self.n_classes == 1 and self._is_small[0]
-            accuracy = self.accuracy if is_rough else EXACT
+            accuracy = self.accuracy
+            if self.n_classes > 1:
+                accuracy = self.objective.preconditioner_accuracy(int(self.starts[c + 1] - self.starts[c]))
             of_bin, merged = np.zeros(self.offsets[-1], dtype=np.int64), []
             for t in tables:
                 basis = t.basis
@@ -183,7 +187,7 @@ class Space:
         between = _between(group_bases, hessian.matrix, offsets)
         return between, _of_groups(group_bases, hessian.coupling, offsets), hessian.total
 
-    def _exact_hessian(self, point: Point, curvature: Handle, c: int) -> tuple[np.ndarray, np.ndarray, float]:
+    def _hessian_of_class(self, point: Point, curvature: Handle, c: int) -> tuple[np.ndarray, np.ndarray, float]:
         columns, bases, offsets = self._merged_columns(c)
         return self._in_coordinates(self.objective.hessian(point, columns, curvature, c), bases, offsets)
 

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 import rbr
 from rbr import RBRClassifier, RBRRegressor
+from rbr.solvers.last_refit import last_refit
 
 SINGLE = {"n_bags": 0, "jump_cost": 1.0}
 
@@ -133,6 +134,23 @@ def test_a_piece_of_few_rows_is_shrunk_by_a_prior_worth_that_many_rows():
 
         best = minimize(objective, np.zeros(4), tol=1e-14).x
         assert_allclose(model["level"].values, best[1:] - share @ best[1:], atol=1e-5)
+
+
+@pytest.mark.parametrize("hessian_rows", [500, 5000])
+def test_the_last_refit_of_many_rows_and_classes_finds_what_one_of_all_rows_does(hessian_rows):
+    """With more than 50,000 rows Hessians are rough; those of several classes used to end in a TypeError."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    y = np.argmax(X + rng.gumbel(size=X.shape), axis=1).astype(float)
+    design = rbr.Binner(max_bins=16).fit_transform(X)
+    rough = {"rough_from_rows": 1000, "hessian_rows": hessian_rows, "hessian_rows_per_unknown": 1}
+
+    def refitted(**options):
+        options = rbr.SolverOptions(**options)
+        s = rbr.solve(design, y, loss="multinomial", options=options)
+        return last_refit(s, 50.0)
+
+    assert_allclose(refitted(**rough).f, refitted().f, atol=0.02)
 
 
 @pytest.mark.parametrize("prior_rows", [0.0, 5.0])

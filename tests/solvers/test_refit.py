@@ -145,7 +145,7 @@ def test_a_rough_hessian_has_the_blocks_of_all_rows_and_is_positive(shape):
     bound, found = random_pieces(design, shape, limit=5, jump_cost=0.1)
     point = objective.point(found.f, found.support)
     space = Space(objective, bound, found.support, found.labels)
-    exact, *_ = space._exact_hessian(point, objective.curvature(point), 0)
+    exact, *_ = space._hessian_of_class(point, objective.curvature(point), 0)
     objective = objective_of(design, y, "log_loss", **ROUGH)
     point = objective.point(found.f, found.support)
     space = Space(objective, bound, found.support, found.labels)
