@@ -153,8 +153,11 @@ class SolverOptions:
     lost_when_simple: float = 5.0
     # If the limits take more than this part of what an average explains, a single fit takes its place.
     most_lost_by_limits: float = 0.1
-    # A piece of the projected average must be worth this part of the jump cost of a fit.
+    # A piece of the projected average must be worth this part of the jump cost of a fit, at least. The more an average
+    # explains, the less is lost by a piece of the same price: the price is also this times the units of log-likelihood
+    # that it explains, so that a hundred pieces take about a five-hundredth of that.
     projection_price: float = 0.005
+    projection_share: float = 4e-6
     bag_settled: float = 1.0
 
     # Bags. Share of the rows in a bag: what a bootstrap sample holds of distinct rows on average.

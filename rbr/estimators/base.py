@@ -117,10 +117,11 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
             callback=self._iteration_callback(context),
         )
         if self.refine_cuts:
-            # An average of bags joins jumps at the price of a fit, one over all pieces at the price that it paid.
+            # An average of bags joins jumps at the price of a fit. In one over all ways to cut, jumps in a row say that
+            # their place is uncertain; but a single step may have a piece between its two.
             kept = {"keeps_levels": solution.status == "average", "keep_edges": binner.columns_with_given_edges()}
             if solution.status == "average" and self.n_bags == "auto":
-                kept["price"] = solution.problem.options.projection_price
+                kept |= {"price": solution.problem.options.projection_price, "most_pieces": 3}
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
         model = AdditiveModel.from_solution(binner, finished, classes=classes, target=target_name)

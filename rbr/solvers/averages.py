@@ -98,7 +98,9 @@ def average_over_pieces(
     problem = replace(problem, constraints=replace(bound, limits=run.limits()))
     simple, means = _told_simply(problem, run, point, used)
     problem = replace(problem, constraints=simple)
-    solution = projected(problem, means, point, recorder, price=objective.options.projection_price)
+    explained = (objective.constant_loss - point.loss) * objective.n_total / run.dispersion
+    price = max(objective.options.projection_price, objective.options.projection_share * explained)
+    solution = projected(problem, means, point, recorder, price=price)
     return replace(solution, uses_all=run.uses_all)
 
 
