@@ -178,7 +178,7 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         """Whether the fit is an average over all ways to cut the tables."""
         is_default = self.n_bags == "auto" and self.jump_cost == "default" and self.solver == "auto"
         bound = constraints.bind_to(objective.tables, objective.n_total)
-        return is_default and not objective.has_many_rows and can_average(objective, bound)
+        return is_default and can_average(objective, bound)
 
     def _finish(self, solution: Solution, binner: Binner, arguments: dict[str, Any]) -> Solution:
         """The solution with lines in x and, unless it is an average, the last refit."""
