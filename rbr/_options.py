@@ -115,7 +115,10 @@ class SolverOptions:
     dispersion_settled: float = 0.05
     dispersion_rounds: int = 4
 
-    # Averages over all ways to cut the tables. The prior of an effect is worth this many rows at least and at most.
+    # Averages over all ways to cut the tables, up to this many rows: there a single fit takes as long, has as many pieces
+    # and is as accurate; with fewer rows it is less accurate.
+    averaged_rows: int = 200_000
+    # The prior of an effect is worth this many rows at least and at most.
     # Bins that hold a single class would have no finite value without it.
     least_prior_rows: float = 0.1
     least_prior_rows_of_classes: float = 1.0
@@ -158,8 +161,11 @@ class SolverOptions:
     lost_when_simple: float = 5.0
     # If the limits take more than this part of what an average explains, a single fit takes its place.
     most_lost_by_limits: float = 0.1
-    # A piece of the projected average must be worth this part of the jump cost of a fit.
+    # A piece of the projected average must be worth this part of the jump cost of a fit, at least. The more an average
+    # explains, the less is lost by a piece of the same price: the price is also this times the units of log-likelihood
+    # that it explains, so that a hundred pieces take about a five-hundredth of that.
     projection_price: float = 0.005
+    projection_share: float = 4e-6
     bag_settled: float = 1.0
 
     # Pairs. The sides of their grids have this many bins at most, and fewer while all pairs are judged, on a sample of

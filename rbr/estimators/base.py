@@ -117,10 +117,11 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         solution, pairs = self._solve_with_pairs(make_objective(design, y, X=X, **rows), arguments, spec, **start)
         pair_binner = binner
         if self.refine_cuts:
-            # An average of bags joins jumps at the price of a fit, one over all pieces at the price that it paid.
+            # An average of bags joins jumps at the price of a fit. In one over all ways to cut, jumps in a row say that
+            # their place is uncertain; but a single step may have a piece between its two.
             kept = {"keeps_levels": solution.status == "average", "keep_edges": binner.columns_with_given_edges()}
             if solution.status == "average" and self.n_bags == "auto":
-                kept["price"] = solution.problem.options.projection_price
+                kept |= {"price": solution.problem.options.projection_price, "most_pieces": 3}
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
         model = AdditiveModel.from_solution(binner, finished, classes=classes, target=target_name)
@@ -212,7 +213,7 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         """Whether the fit is an average over all ways to cut the tables."""
         is_default = self.n_bags == "auto" and self.jump_cost == "default" and self.solver == "auto"
         bound = constraints.bind_to(objective.tables, objective.n_total)
-        return is_default and not objective.has_many_rows and can_average(objective, bound)
+        return is_default and can_average(objective, bound)
 
     def _finish(self, solution: Solution, binner: Binner, arguments: dict[str, Any]) -> Solution:
         """The solution with lines in x and, unless it is an average, the last refit."""

@@ -37,7 +37,7 @@ PARAMETERS = """max_features : int or None
         A piece of m rows is shrunk by about m / (m + prior_rows) towards the mean of its table, in the last refit.
         Averages of bags have none.
     n_bags : int or "auto"
-        "auto": up to 50,000 rows, and with the default jump cost and solver, the tables are averages over all ways to
+        "auto": up to 200,000 rows, and with the default jump cost and solver, the tables are averages over all ways to
         cut them into pieces, weighted by how well they explain the rows, projected back into the constraint set; else a
         single fit. 0: a single fit. A number: the average of this many fits on subsamples, projected back; with the
         default jump cost the strictness of those fits is chosen by their out-of-bag loss.

@@ -44,6 +44,7 @@ def refine_cuts(
     keeps_levels: bool = False,
     keep_edges: Sequence[int] = (),
     price: float = 1.0,
+    most_pieces: float = np.inf,
 ) -> tuple[Binner, Solution]:
     """Let jumps between constant pieces lie inside bins, where the objective is least.
 
@@ -67,6 +68,8 @@ def refine_cuts(
         Columns whose edges must not move.
     price : float
         What a piece is worth when jumps are joined, as a part of its jump cost.
+    most_pieces : int
+        Tables of more pieces keep their jumps.
 
     Returns
     -------
@@ -98,6 +101,7 @@ def refine_cuts(
     value = solution.problem.value(solution.point, solution.labels)
     state = first = _State(solution.problem, solution.point, solution.labels, {}, value)
     tables = [j for j in solution.support.tolist() if _may_move(state, binner, j, keep_edges)]
+    tables = [j for j in tables if _n_pieces(state, j) <= most_pieces]
     for _ in range(solution.problem.options.refinement_rounds):
         found = _better_jumps(state, binner, tables, keeps_levels, price)
         state, tables = _changed(state, binner, found, constraints, tol, keeps_levels)
@@ -113,6 +117,13 @@ def _may_move(state: _State, binner: Binner, table: int, keep_edges: Sequence[in
     column = state.problem.objective.tables.columns_of(table)[0]
     has_jumps = state.problem.constraints.spec(table).has_jumps
     return has_jumps and not binner.is_categorical_[column] and column not in keep_edges
+
+
+def _n_pieces(state: _State, table: int) -> int:
+    """The pieces of a table's ordered bins, of the output that has most."""
+    bound = state.problem.constraints
+    own = state.labels[bound.offsets[table] : bound.offsets[table] + bound.n_ordered[table]]
+    return max(len(np.unique(labels[labels >= 0])) for labels in own.reshape(len(own), -1).T)
 
 
 def _edges(state: _State, binner: Binner, table: int) -> np.ndarray:

@@ -117,6 +117,10 @@ class Loss:
         """The prediction that belongs to raw scores z: in the units of y, for classes their probabilities."""
         return np.array(z, dtype=np.float64)
 
+    def curvature_growth(self, prediction: np.ndarray) -> np.ndarray:
+        """By what part of itself d2loss/dz2 grows as z rises by one, where y is as predicted; by output."""
+        return np.zeros_like(prediction)
+
     def curvature_bound(self, y=None, z=None) -> float | None:
         """An upper bound on d2loss/dz2 (multinomial: on the Hessian); None if there is none: backtrack.
 

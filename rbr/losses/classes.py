@@ -49,6 +49,9 @@ class LogLoss(Loss):
         _require_two_classes(self, y, used)
         return y
 
+    def curvature_growth(self, prediction):
+        return 1.0 - 2.0 * prediction
+
     def curvature_bound(self, y=None, z=None):
         return 0.25
 
@@ -187,6 +190,9 @@ class Multinomial(Loss):
                     "every code up to the largest must occur, unless n_classes is given"
                 )
         return codes
+
+    def curvature_growth(self, prediction):
+        return 1.0 - 2.0 * prediction
 
     def curvature_bound(self, y=None, z=None):
         return 0.5

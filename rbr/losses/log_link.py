@@ -37,6 +37,9 @@ class _LogLink(Loss):
     def curvature_bound(self, y=None, z=None):
         return None
 
+    def curvature_growth(self, prediction):
+        return np.full_like(prediction, 3.0 - 2.0 * self._power())
+
     def inverse_link(self, z):
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(z)

@@ -223,6 +223,7 @@ class GramObjective(BaseObjective):
     """
 
     has_many_rows = True
+    can_be_averaged = False  # rounds keep the scores of rows
     has_small_weights = False
     has_constant_target = False
     screening_is_faster = False  # a column of the gradient costs nothing

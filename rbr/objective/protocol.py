@@ -262,6 +262,8 @@ class Objective(Protocol):
         The numbers that steer a fit.
     has_many_rows : bool
         Whether passes over the rows dominate the cost of a fit, so that fits should save passes.
+    can_be_averaged : bool
+        Whether rounds over the tables, a pass each, cost no more than a fit.
     has_small_weights : bool
         Whether the weights sum to far less than the number of rows, as relative weights do.
     has_constant_target : bool
@@ -282,6 +284,9 @@ class Objective(Protocol):
 
     @property
     def has_many_rows(self) -> bool: ...
+
+    @property
+    def can_be_averaged(self) -> bool: ...
 
     @property
     def has_small_weights(self) -> bool: ...

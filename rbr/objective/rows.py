@@ -161,6 +161,10 @@ class RowObjective(BaseObjective):
         return self._is_part_of_many or self._n_rows > self.options.many_rows
 
     @property
+    def can_be_averaged(self) -> bool:
+        return self._n_rows <= self.options.averaged_rows
+
+    @property
     def has_small_weights(self) -> bool:
         return self.n_total < LITTLE_WEIGHT * self._n_rows
 

@@ -22,8 +22,9 @@ from rbr.solvers.solution import Iteration, Recorder, Solution
 
 
 def can_average(objective: Objective, bound: BoundConstraints) -> bool:
-    """Whether tables of these shapes can be averaged: not those made of frequencies."""
-    return bool(bound.flags("has_pieces").all()) and not objective.has_constant_target
+    """Whether tables of these shapes and so many rows can be averaged: not those made of frequencies."""
+    has_pieces = bool(bound.flags("has_pieces").all())
+    return has_pieces and objective.can_be_averaged and not objective.has_constant_target
 
 
 def is_spoiled(solution: Solution) -> bool:
@@ -98,7 +99,9 @@ def average_over_pieces(
     problem = replace(problem, constraints=replace(bound, limits=run.limits()))
     simple, means = _told_simply(problem, run, point, used)
     problem = replace(problem, constraints=simple)
-    solution = projected(problem, means, point, recorder, price=objective.options.projection_price)
+    explained = (objective.constant_loss - point.loss) * objective.n_total / run.dispersion
+    price = max(objective.options.projection_price, objective.options.projection_share * explained)
+    solution = projected(problem, means, point, recorder, price=price)
     return replace(solution, uses_all=run.uses_all)
 
 
@@ -139,6 +142,8 @@ def _all_features_do_better(run: Averaging, dispersion: float | None, random_sta
     that were left out.
     """
     objective, options = run.objective, run.objective.options
+    if objective.has_many_rows:
+        return False  # a feature that matters has evidence of its own
     n_unused = int(run.allowed.sum()) - len(run.used())
     if not len(run.used()) or objective.n_total < options.rows_per_feature * run.allowed.sum():
         return False  # where nothing has evidence, a gain of everything is chance
@@ -225,30 +230,40 @@ def _told_simply(
 
 
 def _nearest(problem: Problem, average: np.ndarray, near: Point, price: float) -> Prox:
-    """The pieces of an average; levels are cut where they are sorted, like neighbouring bins.
+    """The pieces of an average, for each class those of its own tables in the geometry of its own curvature."""
+    bound = problem.constraints
+    H, totals = problem.objective.curvature_sums(near, np.arange(bound.n_features))
+    H, totals = np.maximum(H.reshape(len(H), -1), 0.0), np.ravel(totals)
+    # Whether a feature is used has been decided.
+    is_used = np.logical_or.reduceat((average.reshape(len(H), -1) != 0).any(axis=1), bound.offsets[:-1])
+    problem = replace(problem, constraints=replace(bound, forced=is_used))
+    if average.ndim == 1:
+        return _nearest_of_one(problem, average, H[:, 0], totals[0], price)
+    own = [_nearest_of_one(problem, *one, price) for one in zip(average.T, H.T, totals, strict=True)]
+    f, labels = (np.column_stack([getattr(one, name) for one in own]) for name in ("f", "labels"))
+    support = np.unique(np.concatenate([one.support for one in own]))
+    return replace(own[0], f=f, labels=labels, support=support, codes=sum(one.codes for one in own))
+
+
+def _nearest_of_one(problem: Problem, average: np.ndarray, H: np.ndarray, total: float, price: float) -> Prox:
+    """The pieces of the average of one output; levels are cut where they are sorted, like neighbouring bins.
 
     A code for groups that have been searched for would be too dear here: an average has been searched for nothing.
     """
-    objective, bound = problem.objective, problem.constraints
-    H, total = objective.curvature_sums(near, np.arange(bound.n_features))
-    H = np.maximum(H.reshape(len(H), -1).mean(axis=1), 0.0)
-    order = np.arange(len(H))
+    bound, order = problem.constraints, np.arange(len(H))
     is_grouped = bound.flags("is_grouped")
     shapes = np.where(is_grouped, shape_names().index("constant"), bound.shapes)
     for j in np.flatnonzero(is_grouped):
         bins = slice(bound.offsets[j], bound.offsets[j] + bound.n_ordered[j])
-        key = average[bins] if average.ndim == 1 else average[bins, 0]
-        order[bins] = bins.start + np.argsort(np.where(bound.weights[bins] > 0, key, np.inf), kind="stable")
+        key = np.where(bound.weights[bins] > 0, average[bins], np.inf)
+        order[bins] = bins.start + np.argsort(key, kind="stable")
     sums = np.repeat(np.add.reduceat(H, bound.offsets[:-1]), bound.n_bins)
     # Half of the weight goes by rows: where classes are pure there is no curvature, and yet the tables should be close.
     weights = 0.5 * bound.weights + 0.5 * np.where(sums > 0, H / np.maximum(sums, 1e-300), bound.weights)
     weights = np.where(bound.weights > 0, weights, 0.0)
     weights /= np.repeat(np.add.reduceat(weights, bound.offsets[:-1]), bound.n_bins)
-    # Whether a feature is used has been decided.
-    is_used = np.logical_or.reduceat((average.reshape(len(order), -1) != 0).any(axis=1), bound.offsets[:-1])
-    sorted_ = replace(bound, shapes=shapes, shares=bound.shares[order], forced=is_used).on(weights[order])
-    step = 1.0 / max(float(np.mean(total)), 1e-300)
-    found = sorted_.prox(average[order], step, price * problem.scale, n_threads=problem.n_threads)
+    sorted_ = replace(bound, shapes=shapes, shares=bound.shares[order]).on(weights[order])
+    found = sorted_.prox(average[order], 1.0 / max(total, 1e-300), price * problem.scale, n_threads=problem.n_threads)
     f, labels = np.empty_like(found.f), np.empty_like(found.labels)
     f[order], labels[order] = found.f, found.labels
     for j in found.support:

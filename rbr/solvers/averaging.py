@@ -128,6 +128,7 @@ class Averaging:
     uses_all: bool = False
     settled: float | None = None
     dispersion: float = field(init=False)
+    growth: np.ndarray = field(init=False)
 
     def __post_init__(self):
         self.posterior = Posterior.at_first(self.objective)
@@ -199,14 +200,17 @@ class Averaging:
             self._alone[tables[0]] = SideBySide.of(self, tables)
         return self._alone[tables[0]]
 
-    def precisions(self, at: SideBySide, G: np.ndarray, H: np.ndarray, f: np.ndarray):
+    def precisions(self, at: SideBySide, output: int, G: np.ndarray, H: np.ndarray, f: np.ndarray):
         """(S, W) by bin of some tables, of one output: W the precision of a bin's value, S that times the value.
 
-        G and H are the sums of residuals and curvatures. The value of a bin is what a Newton step gives it. Where the
-        loss curves more as the score moves, as on a log scale, a step is no longer than one unit. The mean is the
-        intercept's: it is taken out.
+        G and H are the sums of residuals and curvatures. The value of a bin is what a Newton step gives it, with the
+        curvature H + t G / 3 if that grows by the part t of itself as the score rises by one: what is gained is then
+        G^2 / 2 (H + t G / 3), to third order, for bins and for the pieces made of them, since G and H add up. So a few
+        rare positives are worth what they are worth, and not what H alone says. A step is no longer than three units.
+        The mean is the intercept's: it is taken out.
         """
-        H = np.maximum(H, np.abs(G)) if self.can_overshoot else H
+        if self.can_overshoot:
+            H = np.maximum(H + self.growth[output] * G / 3.0, np.abs(G) / 3.0)
         scale = self.objective.n_total / self.dispersion
         S, W = scale * (G + H * f), scale * (H + self.alpha * at.weights)
         mean = np.add.reduceat(S, at.starts) / np.maximum(np.add.reduceat(W, at.starts), 1e-300)
@@ -289,7 +293,7 @@ class Averaging:
         G, H = G * self.objective.tables.weights[:, None], H.reshape(len(H), -1)
         bins, at = self.objective.tables.bins_of(tables), self.side_by_side(tables)
         for c in range(self.objective.n_outputs):
-            S, W = self.precisions(at, G[bins, c], H[bins, c], self.posterior.f[bins, c])
+            S, W = self.precisions(at, c, G[bins, c], H[bins, c], self.posterior.f[bins, c])
             self.average(at, c, S, W)
 
     @property
@@ -308,7 +312,7 @@ class Averaging:
             before = self.posterior.f[bins].copy()
             at = self.side_by_side(np.array([j]))
             for c in range(self.objective.n_outputs):
-                S, W = self.precisions(at, G[:, c], H[bins, c], before[:, c])
+                S, W = self.precisions(at, c, G[:, c], H[bins, c], before[:, c])
                 mean = self.average(at, c, S, W)
                 self.posterior.f[bins, c] = self.include(j, c, mean)
             change = self.posterior.f[bins] - before
@@ -320,6 +324,8 @@ class Averaging:
         options = self.objective.options
         everything = np.flatnonzero(self.allowed)
         point = self.point()
+        mean = self.objective.loss.inverse_link(np.reshape(point.intercept, (1, -1)))
+        self.growth = np.ravel(self.objective.loss.curvature_growth(mean))
         self.estimate_dispersion(point)
         self.look_at_all(point, everything)
         is_stopped = report(point)

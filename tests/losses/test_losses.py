@@ -140,6 +140,20 @@ def test_curvature_is_the_second_derivative(loss, data):
         assert np.abs((below - above) / (2 * h) - hessian).max() <= tolerance
 
 
+@pytest.mark.parametrize("loss", [loss for loss in EVERY if loss.link != "identity"], ids=repr)
+@pytest.mark.parametrize("z", [-3.0, 0.0, 0.7])
+def test_curvature_growth_is_the_third_derivative_over_the_second(loss, z):
+    if loss.name == "multinomial":
+        z = np.array([[z, 0.3, -0.2]])
+        y, step = np.array([0]), 1e-4 * np.array([[1.0, 0.0, 0.0]])
+    else:
+        z, step = np.array([z]), np.array([1e-4])
+        y = np.zeros(1) if loss.name == "log_loss" else loss.inverse_link(z)
+    growth = np.ravel(loss.curvature_growth(loss.inverse_link(z)))[0]
+    above, at, below = (np.ravel(loss.curvature(y, z + t * step))[0] for t in (1, 0, -1))
+    assert_allclose(growth, (above - below) / 2e-4 / at, atol=1e-6)
+
+
 @every_loss
 def test_one_sweep_gives_what_the_single_calls_give(loss):
     y, z = targets(loss, 20_000), scores(loss, 20_000, scale=3.0)
