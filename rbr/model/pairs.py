@@ -398,9 +398,8 @@ class PairTerm(HasColumns):
         """
         axes, starts = list(self.axes), []
         for k in (0, 1):
-            labels, values = (np.moveaxis(a, k, 0)[: axes[k].n_ordered] for a in (self.labels, self.values))
-            is_new = (labels[1:] != labels[:-1]).any(axis=1)
-            is_new |= (values[1:] != values[:-1]).any(axis=tuple(range(1, values.ndim)))
+            labels = np.moveaxis(self.labels, k, 0)[: axes[k].n_ordered]
+            is_new = (labels[1:] != labels[:-1]).any(axis=1)  # cells with the same label have the same value
             own = np.flatnonzero(np.append(True, is_new))
             axes[k] = axes[k].merged(own)
             starts.append(np.append(own, len(labels)) if axes[k].has_missing else own)

@@ -121,6 +121,17 @@ def test_steps_are_the_least_squares_fit(seed):
     np.testing.assert_allclose(fitted[occupied], best[occupied], atol=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_weights_of_any_size(seed):
+    rng = np.random.default_rng(seed)
+    weights = 10.0 ** rng.uniform(-9, 0, (12, 15)) * (rng.random((12, 15)) < 0.5)
+    axes = Axis(0, "a", np.arange(11.0), None, False), Axis(1, "b", np.arange(14.0), None, False)
+    values, labels = rng.normal(size=(12, 15)), np.arange(180).reshape(12, 15)
+    term = PairTerm("a & b", axes, values, weights / weights.sum(), weights, labels)
+    view = AdditiveModel((term,), 0.0, get_loss("squared_error"), None, None, 2, ("a", "b")).purified()
+    assert purity(view["a & b"]) < 2e-13
+
+
 def test_rows_that_a_pair_does_not_know_get_nothing_from_it():
     axes = Axis(0, "a", [1.0], None, False), Axis(1, "b", [], (("x",), ("y",)), False)
     counts = np.full((2, 2), 10.0)

@@ -109,6 +109,10 @@ def test_rectangles_have_borders_and_values():
     (borders,) = drawn(axes, "borders")
     # None between the two cells of a rectangle, nor across the gap before missing values.
     assert len(borders.get_segments()) == 5
+    sideways = (Axis(0, "age", [30.0], None, True), Axis(1, "hours", [50.0], None, False))
+    (axes,) = plot_model(people(axes=sideways, labels=np.array([[0, 1], [0, 2], [3, 3]])))
+    (borders,) = drawn(axes, "borders")
+    assert len(borders.get_segments()) == 3
     surface = people(np.linspace(-1, 1, 9), labels=np.arange(9).reshape(3, 3))
     (axes,) = plot_model(surface)
     assert not drawn(axes, "borders") and not drawn(axes, "value")
