@@ -283,7 +283,7 @@ class PairTerm(HasColumns):
         return hash((self.name, self.columns, self.values.shape))
 
     def __repr__(self) -> str:
-        n = len(self.pieces)
+        n = self.n_pieces
         rectangles = "" if self.is_surface else f", {n} rectangle{'s' * (n != 1)}"
         return f"PairTerm({self.name!r}, {self.size_text}{rectangles})"
 
@@ -333,9 +333,14 @@ class PairTerm(HasColumns):
         return float(self.values.min()), float(self.values.max())
 
     @cached_property
+    def n_pieces(self) -> int:
+        """The number of rectangles."""
+        return len(np.unique(self.labels))
+
+    @property
     def is_surface(self) -> bool:
         """Whether every cell has a label of its own, in more than one row and column."""
-        return min(self.shape) > 1 and len(np.unique(self.labels)) == self.labels.size
+        return min(self.shape) > 1 and self.n_pieces == self.labels.size
 
     @cached_property
     def pieces(self) -> tuple[Rectangle, ...]:

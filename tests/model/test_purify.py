@@ -170,6 +170,19 @@ def test_lines_of_a_term_stay_lines():
     assert main.weights.sum() == pytest.approx(1.0)
 
 
+def test_the_bins_of_a_new_term_stand_inside_themselves():
+    rng = np.random.default_rng(0)
+    for edges in ([3.0], [0.1, 0.5, 90.0], [-5.0, -4.0], [2.0, 2.5, 3.0]):
+        axes = Axis(0, "a", edges, None, False), Axis(1, "b", [0.0], None, False)
+        term = make_pair(axes, rng)
+        model = AdditiveModel((term,), 0.0, get_loss("squared_error"), None, None, 2, ("a", "b"))
+        positions = model.purified()["a"].positions
+        low, high = np.append(-np.inf, edges), np.append(edges, np.inf)
+        assert ((low < positions) & (positions <= high)).all()
+        assert positions[0] > 0 or edges[0] < 0
+        assert positions[-1] - edges[-1] < 100 and edges[0] - positions[0] < 100
+
+
 def test_several_pairs_of_one_column():
     model = make_pair_model(5)
     view = model.purified()

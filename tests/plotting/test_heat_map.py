@@ -153,6 +153,13 @@ def test_equal_counts_of_skewed_columns_stay_readable():
     np.testing.assert_allclose(side.starts, [0, 1 / 3, 2 / 3])
 
 
+def test_ends_keep_the_sign_of_a_column():
+    assert with_ends(np.array([1.0, 50.0]), (2.0, 1e5))[0] == 0.5
+    assert with_ends(np.array([1.0, 50.0]), None)[0] == 0.5
+    assert with_ends(np.array([1.0, 50.0]), (-3.0, 60.0))[0] == -3.0
+    assert with_ends(np.array([1.0, 50.0]), (0.0, 60.0)).tolist() == [0.0, 1.0, 50.0, 60.0]
+
+
 def test_one_far_cell_does_not_take_all_the_colours():
     counts = np.full((3, 3), 100.0)
     counts[0, 1] = 1
