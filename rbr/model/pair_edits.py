@@ -57,7 +57,7 @@ def _with_values(term: PairTerm, cells: list[int], value: np.ndarray) -> PairTer
     """The pair with one value in some cells, which become one piece."""
     values, labels = np.array(term.all_values), np.array(term.labels).ravel()
     values[cells] = value
-    labels[cells] = labels.max() + 1
+    labels[cells] = labels[cells[0]]
     # Numbers from 0 on, in the order of the pieces.
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.empty(len(first), dtype=np.int32)

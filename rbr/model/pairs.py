@@ -283,7 +283,7 @@ class PairTerm(HasRows, HasColumns):
         return hash((self.name, self.columns, self.values.shape))
 
     def __repr__(self) -> str:
-        n = len(self.pieces)
+        n = self.n_pieces
         rectangles = "" if self.is_surface else f", {n} rectangle{'s' * (n != 1)}"
         return f"PairTerm({self.name!r}, {self.size_text}{rectangles})"
 
@@ -333,9 +333,14 @@ class PairTerm(HasRows, HasColumns):
         return float(self.values.min()), float(self.values.max())
 
     @cached_property
+    def n_pieces(self) -> int:
+        """The number of rectangles."""
+        return len(np.unique(self.labels))
+
+    @property
     def is_surface(self) -> bool:
         """Whether every cell has a label of its own, in more than one row and column."""
-        return min(self.shape) > 1 and len(np.unique(self.labels)) == self.labels.size
+        return min(self.shape) > 1 and self.n_pieces == self.labels.size
 
     @cached_property
     def pieces(self) -> tuple[Rectangle, ...]:
@@ -398,9 +403,8 @@ class PairTerm(HasRows, HasColumns):
         """
         axes, starts = list(self.axes), []
         for k in (0, 1):
-            labels, values = (np.moveaxis(a, k, 0)[: axes[k].n_ordered] for a in (self.labels, self.values))
-            is_new = (labels[1:] != labels[:-1]).any(axis=1)
-            is_new |= (values[1:] != values[:-1]).any(axis=tuple(range(1, values.ndim)))
+            labels = np.moveaxis(self.labels, k, 0)[: axes[k].n_ordered]
+            is_new = (labels[1:] != labels[:-1]).any(axis=1)  # cells with the same label have the same value
             own = np.flatnonzero(np.append(True, is_new))
             axes[k] = axes[k].merged(own)
             starts.append(np.append(own, len(labels)) if axes[k].has_missing else own)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rbr._parallel import one_blas_thread
 from rbr.model.pairs import AnyTerm, Axis, PairTerm
 from rbr.model.scoring import Scorer
 from rbr.model.terms import Record, Term, place_of
@@ -182,7 +183,8 @@ def fit_steps(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.n
     scale = np.sqrt(np.concatenate([rows, columns]))
     scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     # Scaled like this, eigenvalues lie between 0 and 2 whatever the weights are; zeros are the constants of blocks.
-    solved = np.linalg.lstsq(scale[:, None] * matrix * scale, scale[:, None] * pull, rcond=1e-12)[0]
+    with one_blas_thread():
+        solved = np.linalg.lstsq(scale[:, None] * matrix * scale, scale[:, None] * pull, rcond=1e-12)[0]
     solved *= scale[:, None]
     first, second = solved[:n_a], solved[n_a:]
     mean = columns @ second / max(columns.sum(), 1e-300)
@@ -297,12 +299,13 @@ def _positions(main: Term, old: np.ndarray, edges: np.ndarray) -> np.ndarray:
     positions = main.positions[old]
     if len(edges) == 0:
         return positions
+    # The parts of end bins are taken to be as wide as their neighbours, and not to reach across 0.
+    half = np.diff(edges)[[0, -1]] / 2 if len(edges) > 1 else np.abs(edges - positions[0])[[0, 0]] + 0.5
+    first, last = edges[0] - half[0], edges[-1] + half[1]
+    first = edges[0] / 2 if first <= 0 < edges[0] else first
+    places = np.concatenate([[first], (edges[1:] + edges[:-1]) / 2, [last]])
     low, high = np.append(-np.inf, edges), np.append(edges, np.inf)
-    inside = (low < positions) & (positions <= high)
-    ends = np.where(np.isinf(low), high, np.where(np.isinf(high), low, (low + high) / 2))
-    beyond = np.abs(ends - positions)
-    places = np.where(np.isinf(low), high - beyond, np.where(np.isinf(high), low + beyond, ends))
-    return np.where(inside, positions, places)
+    return np.where((low < positions) & (positions <= high), positions, places)
 
 
 def _sums_between(main: Term, moves: Sequence[Move], edges: np.ndarray) -> dict[str, np.ndarray]:

@@ -157,11 +157,12 @@ def with_ends(edges: np.ndarray, ends: tuple[float, float] | None) -> np.ndarray
     span = edges[-1] - edges[0] if len(edges) > 1 else max(abs(float(edges[0])), 1.0)
     gaps = np.diff(edges) if len(edges) > 1 else np.array([span])
     low, high = edges[0] - min(span / 2, 3 * gaps[0]), edges[-1] + min(span / 2, 3 * gaps[-1])
-    if edges[0] > 0 >= low:
-        low = edges[0] / 2
     if ends is not None:
         least = 0.02 * (ends[1] - ends[0])
-        low, high = min(ends[0], edges[0] - least), max(ends[1], edges[-1] + least)
+        low = ends[0] if ends[0] < edges[0] else edges[0] - least
+        high = ends[1] if ends[1] > edges[-1] else edges[-1] + least
+    if edges[0] > 0 >= low and (ends is None or ends[0] > 0):
+        low = edges[0] / 2  # a column of positive numbers stays one
     return np.concatenate([[low], edges, [high]])
 
 
@@ -300,8 +301,7 @@ def _draw_classes(axes: Axes, term: PairTerm, grids: np.ndarray, sides, colors, 
 def _draw_map(
     axes: Axes, term: PairTerm, values: np.ndarray, sides: Sequence[Side], colors, is_small: bool = False
 ) -> None:
-    from matplotlib.collections import LineCollection, PatchCollection
-    from matplotlib.patches import Rectangle
+    from matplotlib.collections import LineCollection, PolyCollection
 
     across, up = sides
     labels, shares = term.labels, term.weights
@@ -311,12 +311,12 @@ def _draw_map(
     fill = colors.to_rgba(values)
     strength = strengths(shares, np.outer(heights, widths))[:, :, None]
     fill[:, :, :3] = 1 - strength * (1 - fill[:, :, :3])
-    patches = [
-        Rectangle((x, y), width, height)
-        for y, height in zip(up.starts, heights, strict=True)
-        for x, width in zip(across.starts, widths, strict=True)
-    ]
-    cells = PatchCollection(patches, facecolors=fill.reshape(-1, 4), edgecolors="face", linewidths=0.2, gid="cells")
+    y0, x0 = (a.ravel() for a in np.meshgrid(up.starts, across.starts, indexing="ij"))
+    y1, x1 = (a.ravel() for a in np.meshgrid(up.stops, across.stops, indexing="ij"))
+    corners = np.stack([np.column_stack(corner) for corner in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))], axis=1)
+    cells = PolyCollection(
+        list(corners), facecolors=fill.reshape(-1, 4), edgecolors="face", linewidths=0.2, gid="cells"
+    )
     axes.add_collection(cells, autolim=False)
     if not term.is_surface:
         lines = borders(labels, across, up)

@@ -165,6 +165,8 @@ def test_cells_that_are_no_rectangle_are_told_one_after_the_other():
     assert piece.low == piece.high == piece.categories == (None, None)
     apart = grid((4, 2), [[0, 0], [1, 1], [0, 0], [1, 1]])
     assert [piece.text for piece in apart.pieces] == ["age <= 30 or age > 45", "age (30, 45] or missing"]
+    ends = grid((4, 2), [[0, 0], [1, 1], [0, 0], [0, 0]])
+    assert ends.pieces[0].text == "age <= 30 or age > 45 or missing"
 
 
 def test_many_levels_are_not_all_listed():
@@ -258,6 +260,14 @@ def test_compression_drops_the_cuts_that_nothing_needs():
     assert small.counts.tolist() == [[0 + 1 + 3 + 4, 2 + 5], [6 + 7 + 9 + 10, 8 + 11], [12 + 13, 14]]
     np.testing.assert_array_equal(small.target_sums[:, 0], small.counts.ravel())
     np.testing.assert_array_equal(small.target_sums[:, 1], 10 * small.counts.ravel())
+
+
+def test_rectangles_of_equal_values_stay_apart():
+    labels = np.array([[0, 0], [1, 1], [1, 1], [1, 2]])
+    term = grid((4, 2), labels, values=np.minimum(labels, 1) * 0.5)
+    small = term.compressed()
+    assert small.axes[0].edges.tolist() == [30.0] and small.axes[1].edges.tolist() == [50.0]
+    assert len(small.pieces) == 3
 
 
 # Values ---------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from probes import KINDS, as_array, probes
 import rbr
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel, Axis, PairTerm, Term
+from rbr.model.pair_reading import path_through
 
 
 def probes_of_axis(axis):
@@ -320,6 +321,13 @@ def test_a_change_of_both_columns_together_is_found():
     report = model.check(together)
     assert report.terms[0].psi > 0.25 and "the distribution has changed" in report.changes[0]
     assert "a & b" in report.summary()
+
+
+def test_groups_are_of_neighbouring_cells():
+    term = made_model(np.random.default_rng(0)).terms[0]
+    path = np.array(np.unravel_index(path_through(term), (18, 18)))
+    assert sorted(map(tuple, path.T.tolist())) == [(i, j) for i in range(16) for j in range(16)]
+    assert (np.abs(np.diff(path, axis=1)).sum(axis=0) == 1).all()
 
 
 def test_missing_and_unknown_values_are_found():

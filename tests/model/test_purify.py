@@ -121,6 +121,17 @@ def test_steps_are_the_least_squares_fit(seed):
     np.testing.assert_allclose(fitted[occupied], best[occupied], atol=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_weights_of_any_size(seed):
+    rng = np.random.default_rng(seed)
+    weights = 10.0 ** rng.uniform(-9, 0, (12, 15)) * (rng.random((12, 15)) < 0.5)
+    axes = Axis(0, "a", np.arange(11.0), None, False), Axis(1, "b", np.arange(14.0), None, False)
+    values, labels = rng.normal(size=(12, 15)), np.arange(180).reshape(12, 15)
+    term = PairTerm("a & b", axes, values, weights / weights.sum(), weights, labels)
+    view = AdditiveModel((term,), 0.0, get_loss("squared_error"), None, None, 2, ("a", "b")).purified()
+    assert purity(view["a & b"]) < 2e-13
+
+
 def test_rows_that_a_pair_does_not_know_get_nothing_from_it():
     axes = Axis(0, "a", [1.0], None, False), Axis(1, "b", [], (("x",), ("y",)), False)
     counts = np.full((2, 2), 10.0)
@@ -157,6 +168,19 @@ def test_lines_of_a_term_stay_lines():
     np.testing.assert_allclose(main.weights[:-1], exact, atol=1e-12)
     np.testing.assert_allclose(main.counts[:-1], 2000 * exact, atol=1e-9)
     assert main.weights.sum() == pytest.approx(1.0)
+
+
+def test_the_bins_of_a_new_term_stand_inside_themselves():
+    rng = np.random.default_rng(0)
+    for edges in ([3.0], [0.1, 0.5, 90.0], [-5.0, -4.0], [2.0, 2.5, 3.0]):
+        axes = Axis(0, "a", edges, None, False), Axis(1, "b", [0.0], None, False)
+        term = make_pair(axes, rng)
+        model = AdditiveModel((term,), 0.0, get_loss("squared_error"), None, None, 2, ("a", "b"))
+        positions = model.purified()["a"].positions
+        low, high = np.append(-np.inf, edges), np.append(edges, np.inf)
+        assert ((low < positions) & (positions <= high)).all()
+        assert positions[0] > 0 or edges[0] < 0
+        assert positions[-1] - edges[-1] < 100 and edges[0] - positions[0] < 100
 
 
 def test_several_pairs_of_one_column():

@@ -109,6 +109,10 @@ def test_rectangles_have_borders_and_values():
     (borders,) = drawn(axes, "borders")
     # None between the two cells of a rectangle, nor across the gap before missing values.
     assert len(borders.get_segments()) == 5
+    sideways = (Axis(0, "age", [30.0], None, True), Axis(1, "hours", [50.0], None, False))
+    (axes,) = plot_model(people(axes=sideways, labels=np.array([[0, 1], [0, 2], [3, 3]])))
+    (borders,) = drawn(axes, "borders")
+    assert len(borders.get_segments()) == 3
     surface = people(np.linspace(-1, 1, 9), labels=np.arange(9).reshape(3, 3))
     (axes,) = plot_model(surface)
     assert not drawn(axes, "borders") and not drawn(axes, "value")
@@ -147,6 +151,13 @@ def test_equal_counts_of_skewed_columns_stay_readable():
     assert readable_scale(with_ends(skewed, None), "linear").name == "linear"
     side = sides_of(people(axes=(Axis(0, "a", skewed[[0, 10]], None, False), HOURS)).terms[0], {"a": "rank"}, {})[0]
     np.testing.assert_allclose(side.starts, [0, 1 / 3, 2 / 3])
+
+
+def test_ends_keep_the_sign_of_a_column():
+    assert with_ends(np.array([1.0, 50.0]), (2.0, 1e5))[0] == 0.5
+    assert with_ends(np.array([1.0, 50.0]), None)[0] == 0.5
+    assert with_ends(np.array([1.0, 50.0]), (-3.0, 60.0))[0] == -3.0
+    assert with_ends(np.array([1.0, 50.0]), (0.0, 60.0)).tolist() == [0.0, 1.0, 50.0, 60.0]
 
 
 def test_one_far_cell_does_not_take_all_the_colours():
