@@ -284,6 +284,11 @@ class Averaging:
         else:
             self.dispersion = self.known_dispersion
 
+    def measure_growth(self, point: Point) -> None:
+        """By what part of itself the curvature grows as a score rises by one, at the mean prediction."""
+        mean = self.objective.loss.inverse_link(np.reshape(point.intercept, (1, -1)))
+        self.growth = np.ravel(self.objective.loss.curvature_growth(mean))
+
     def look_at_all(self, point: Point, tables: np.ndarray) -> None:
         """The evidence of some tables that are not used, all at the same point."""
         if not len(tables):
@@ -324,8 +329,7 @@ class Averaging:
         options = self.objective.options
         everything = np.flatnonzero(self.allowed)
         point = self.point()
-        mean = self.objective.loss.inverse_link(np.reshape(point.intercept, (1, -1)))
-        self.growth = np.ravel(self.objective.loss.curvature_growth(mean))
+        self.measure_growth(point)
         self.estimate_dispersion(point)
         self.look_at_all(point, everything)
         is_stopped = report(point)

@@ -114,6 +114,7 @@ class GridAveraging(Averaging):
 
     def settle(self, point: Point, report: Callable[[Point], bool]) -> tuple[Point, bool]:
         """Rounds over all pairs until the loss settles."""
+        self.measure_growth(point)
         self.estimate_dispersion(point)
         return self._settle(point, np.arange(self.bound.n_features), report)
 
