@@ -54,7 +54,7 @@ OF_AVERAGES = (
     *("averaging_rounds", "mixed_rounds", "rounds_within_bins", "settled", "least_log_odds", "averaging_searches"),
     *("competing_bags", "rows_per_feature"),
     *("least_promise", "clear_gain", "likely_gain", "least_gain_in_all", "share_of_outliers", "bag_settled"),
-    *("jumps_kept", "lost_when_simple", "projection_price"),
+    *("jumps_kept", "price_when_simple", "lost_when_simple", "projection_price", "projection_share"),
 )
 OF_DISPERSION = ("representative_rows", "dispersion_settled", "dispersion_rounds")
 

@@ -157,7 +157,9 @@ class SolverOptions:
     share_of_outliers: float = 0.01
     # The projected average has this many times the jumps that its tables have on average.
     jumps_kept: float = 3.0
-    # A single step or line may lose this many units of log-likelihood against the average.
+    # Whether a table is a single step or line is asked at twice the price of chance: at that price itself, one step in
+    # ten gets a second jump by chance. It may lose this many units of log-likelihood against the average.
+    price_when_simple: float = 2.0
     lost_when_simple: float = 5.0
     # If the limits take more than this part of what an average explains, a single fit takes its place.
     most_lost_by_limits: float = 0.1

@@ -188,7 +188,7 @@ def _told_simply(
     """(constraints with some tables limited to a single step or line, mean tables), where a fit tells a table so.
 
     The place of a step is uncertain, and its average is a short slope. To tell that in more pieces gains next to
-    nothing, and reads as if there were more to it. The fit at the full price must be close to the average, and the
+    nothing, and reads as if there were more to it. The fit at twice the price must be close to the average, and the
     feature must have evidence of its own: many weak effects that a fit would tell so are curves. If it explains the
     rows better than the average does, as a steep line can, it replaces the average.
     """
@@ -198,7 +198,7 @@ def _told_simply(
     H, _ = objective.curvature_sums(point, used, run.majorizes)
     pull = -objective.gradient(point, used) * objective.tables.weights
     values = np.divide(pull, H, out=np.zeros_like(H), where=H > 0) + means
-    told = _nearest(problem, values, point, 1.0)
+    told = _nearest(problem, values, point, objective.options.price_when_simple)
     steps, lines, most = [], [], np.full(bound.n_features, 2)
     for j in used[bound.flags("has_jumps")[used]].tolist():
         table = slice(bound.offsets[j], bound.offsets[j] + bound.n_ordered[j])
