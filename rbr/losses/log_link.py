@@ -23,6 +23,7 @@ class _LogLink(Loss):
     """
 
     link: ClassVar[str] = "log"
+    is_curved_everywhere: ClassVar[bool] = True
 
     @abstractmethod
     def _power(self) -> float:

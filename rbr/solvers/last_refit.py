@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from rbr.objective.protocol import Accuracy, Groups, Point
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Point
 from rbr.shapes import ShapeSpec
 from rbr.shapes.bases import rank_in_run
 from rbr.solvers.lines import at_lines, matter_within_bins, put_on_lines
@@ -42,7 +42,7 @@ def last_refit(solution: Solution, prior_rows: float) -> Solution:
     objective = solution.problem.objective
     on_values = solution.lines is not None and matter_within_bins(solution, solution.lines)
     per_row = _curvature_of_a_row(solution)
-    outputs = [_Output(solution, c, prior_rows, per_row[c]) for c in range(objective.n_outputs)]
+    outputs = [_Output(solution, c, prior_rows, per_row[c], on_values) for c in range(objective.n_outputs)]
     outputs = [output for output in outputs if 0 < output.pieces.n_unknowns <= objective.options.max_dense_unknowns]
     has_small_pieces = any(
         output.pieces.share.min() * objective.n_total < MANY_TIMES * prior_rows for output in outputs
@@ -187,21 +187,27 @@ def _coordinates(solution: Solution, output: int) -> tuple[np.ndarray, np.ndarra
 class _Output:
     """The part of a refit that belongs to one output: its unknowns, their penalty, and the last Hessian."""
 
-    def __init__(self, solution: Solution, output: int, prior_rows: float, curvature_of_a_row: float):
+    def __init__(self, solution: Solution, output: int, prior_rows: float, curvature_of_a_row: float, on_values: bool):
         problem, self.objective, self.output = solution.problem, solution.problem.objective, output
         self.pieces = pieces = _Pieces(solution, output)
         weights = self.objective.tables.weights[pieces.bins, None]
         precision = max(prior_rows, LEAST_PRIOR) * curvature_of_a_row / self.objective.n_total
         self.penalty = pieces.prior(precision) + problem.alpha * pieces.values.T @ (weights * pieces.values)
+        self.lines = solution.lines if on_values else None
         self._hessian: np.ndarray | None = None
+        self._merged: tuple[Any, Accuracy, np.ndarray] | None = None
+        self._is_exact = False
 
-    @cached_property
-    def _merged(self) -> tuple[Any, Accuracy, np.ndarray]:
-        """(columns with the bins of each line in a few groups, their accuracy, what each unknown adds to a group)."""
-        objective = self.objective
-        groups, adds = self.pieces.coarse(objective.tables.offsets, objective.options.line_groups)
-        accuracy = objective.accuracy(len(groups.tables), len(adds), self.pieces.n_unknowns)
-        return objective.merge(groups, accuracy), accuracy, adds
+    def _merged_columns(self) -> tuple[Any, Accuracy, np.ndarray]:
+        """(columns with the bins of each line in groups, their accuracy, what each unknown adds to a group)."""
+        if self._merged is None:
+            objective = self.objective
+            most = int(objective.tables.n_bins.max()) if self._is_exact else objective.options.line_groups
+            groups, adds = self.pieces.coarse(objective.tables.offsets, most)
+            accuracy = objective.accuracy(len(groups.tables), len(adds), self.pieces.n_unknowns)
+            accuracy = EXACT if self._is_exact else accuracy
+            self._merged = objective.merge(groups, accuracy), accuracy, adds
+        return self._merged
 
     def unknowns(self, f: np.ndarray) -> np.ndarray:
         return self.pieces.to_unknowns @ f.reshape(len(f), -1)[self.pieces.bins, self.output]
@@ -230,17 +236,35 @@ class _Output:
         return move, -0.5 * float(slope @ move)
 
     def forget_hessian(self) -> None:
+        """Build another one for the next step, from all rows and bins from now on."""
         self._hessian = None
+        if not self._is_exact:
+            self._is_exact, self._merged = True, None
 
     def _hessian_at(self, point: Point, majorize: bool) -> np.ndarray:
         """Of the loss in the unknowns, to a few percent, with the intercept eliminated."""
-        merged, accuracy, adds = self._merged
+        merged, accuracy, adds = self._merged_columns()
         curvature = self.objective.curvature(point, True, accuracy) if majorize else None
         if curvature is None:
             curvature = self.objective.curvature(point, False, accuracy)
         found = self.objective.hessian(point, merged, curvature, self.output)
         coupling = adds.T @ found.coupling
-        return adds.T @ found.matrix @ adds - np.outer(coupling, coupling) / max(found.total, 1e-300)
+        hessian = adds.T @ found.matrix @ adds - np.outer(coupling, coupling) / max(found.total, 1e-300)
+        hessian[np.diag_indices_from(hessian)] += found.total * self._within_bins
+        return hessian
+
+    @cached_property
+    def _within_bins(self) -> np.ndarray:
+        """An upper bound on the curvature of slopes within bins, for rows of curvature 1.
+
+        In tables that say nearly the same, slopes may cancel between bins and yet add up within them, so that the bins
+        alone would promise too much. L tables that move together curve at most L times as much as each of them alone.
+        """
+        lines = self.lines
+        if lines is None:
+            return np.zeros(self.pieces.n_unknowns)
+        rises = self.pieces.slopes * lines.spreads[self.pieces.bins, None]
+        return len(lines.tables) * (self.pieces.weights @ rises**2)
 
 
 @dataclass(frozen=True, eq=False)
