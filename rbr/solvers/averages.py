@@ -242,7 +242,7 @@ def _nearest(problem: Problem, average: np.ndarray, near: Point, price: float) -
     own = [_nearest_of_one(problem, *one, price) for one in zip(average.T, H.T, totals, strict=True)]
     f, labels = (np.column_stack([getattr(one, name) for one in own]) for name in ("f", "labels"))
     support = np.unique(np.concatenate([one.support for one in own]))
-    return replace(own[0], f=f, labels=labels, support=support, codes=sum(one.codes for one in own))
+    return replace(own[0], f=f, labels=labels, support=support, codes=np.sum([one.codes for one in own], axis=0))
 
 
 def _nearest_of_one(problem: Problem, average: np.ndarray, H: np.ndarray, total: float, price: float) -> Prox:
