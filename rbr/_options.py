@@ -110,8 +110,8 @@ class SolverOptions:
     dispersion_settled: float = 0.05
     dispersion_rounds: int = 4
 
-    # Averages over all ways to cut the tables, up to this many rows: there a single fit takes as long, has as many pieces
-    # and is as accurate; with fewer rows it is less accurate.
+    # Averages over all ways to cut the tables, up to this many rows: there a single fit takes as long, has as many
+    # pieces and is as accurate; with fewer rows it is less accurate.
     averaged_rows: int = 200_000
     # The prior of an effect is worth this many rows at least and at most.
     # Bins that hold a single class would have no finite value without it.
