@@ -13,7 +13,8 @@ from rbr._ragged import bins_of
 from rbr.constraints.search import FIRST_READ, Prox, Reader, Search, Unread, largest_positive
 from rbr.shapes import ShapeSpec, flags, level_codes, shape_names, spec_at
 
-DEFAULT_MAX_SEGMENTS = 32
+# The price of pieces decides how many there are; the limit is for tables of much structure, which 32 pieces cut short.
+DEFAULT_MAX_SEGMENTS = 128
 
 
 @dataclass(frozen=True, eq=False)

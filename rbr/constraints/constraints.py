@@ -33,7 +33,7 @@ class Constraints:
     max_features : int or None
         s_G, the number of features that may be used; None for no limit.
     max_segments : int, mapping {feature index: int} or sequence
-        s_L, the number of pieces (not jumps) of a table; features that a mapping leaves out get 32.
+        s_L, the number of pieces (not jumps) of a table; features that a mapping leaves out get 128.
     shape : str, mapping {feature index: str} or sequence
         "constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency" or "free";
         features that a mapping leaves out are "constant".

@@ -49,7 +49,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         self,
         *,
         max_features=None,
-        max_segments=32,
+        max_segments=128,
         min_rows=0,
         max_bins=255,
         shape="mixed",

@@ -3,7 +3,7 @@
 PARAMETERS = """max_features : int or None
         s_G, the most features that the model may use; None leaves it to the jump cost.
     max_segments : int or dict {column name or index: int}
-        s_L, the most pieces of a feature's table; columns that a dict leaves out get 32.
+        s_L, the most pieces of a feature's table; columns that a dict leaves out get 128.
     min_rows : int, or float between 0 and 1
         The least number of training rows in a piece, or their share; rows count by their weights. 0: no minimum. A bin
         of missing values and the shapes "frequency" and "free" have none.

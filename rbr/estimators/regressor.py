@@ -42,7 +42,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         loss="squared_error",
         *,
         max_features=None,
-        max_segments=32,
+        max_segments=128,
         min_rows=0,
         max_bins=255,
         shape="mixed",

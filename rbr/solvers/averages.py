@@ -230,7 +230,10 @@ def _told_simply(
 
 
 def _nearest(problem: Problem, average: np.ndarray, near: Point, price: float) -> Prox:
-    """The pieces of an average, for each class those of its own tables in the geometry of its own curvature."""
+    """The pieces of an average, for each class those of its own tables in the geometry of its own curvature.
+
+    With several classes only f, support and labels are those of all.
+    """
     bound = problem.constraints
     H, totals = problem.objective.curvature_sums(near, np.arange(bound.n_features))
     H, totals = np.maximum(H.reshape(len(H), -1), 0.0), np.ravel(totals)
@@ -242,7 +245,7 @@ def _nearest(problem: Problem, average: np.ndarray, near: Point, price: float) -
     own = [_nearest_of_one(problem, *one, price) for one in zip(average.T, H.T, totals, strict=True)]
     f, labels = (np.column_stack([getattr(one, name) for one in own]) for name in ("f", "labels"))
     support = np.unique(np.concatenate([one.support for one in own]))
-    return replace(own[0], f=f, labels=labels, support=support, codes=np.sum([one.codes for one in own], axis=0))
+    return replace(own[0], f=f, labels=labels, support=support)
 
 
 def _nearest_of_one(problem: Problem, average: np.ndarray, H: np.ndarray, total: float, price: float) -> Prox:
