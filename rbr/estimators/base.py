@@ -201,6 +201,7 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
             solve_mains,
             spec,
             ~start["is_numeric"],
+            heredity=self.heredity,
             max_rectangles=self.max_rectangles,
             monotone={j: signs[name] for j, name in shapes.items() if name in signs},
             alpha=self.alpha,
@@ -294,7 +295,7 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         if not isinstance(self.warm_start, (bool, np.bool_)):
             raise ValueError(f"warm_start is {self.warm_start!r}; it must be True or False")
         check_choice(self.on_unseen, "on_unseen", ON_UNSEEN)
-        check_interactions(self.interactions, self.interaction_cst, self.max_rectangles)
+        check_interactions(self.interactions, self.interaction_cst, self.heredity, self.max_rectangles)
 
     def _kappa(self):
         return DEFAULT_JUMP_COST if self.jump_cost == "default" else self.jump_cost

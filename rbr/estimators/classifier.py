@@ -59,6 +59,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         monotonic_cst=None,
         interactions=0,
         interaction_cst=None,
+        heredity=False,
         max_rectangles=None,
         exclude=None,
         always_include=None,
@@ -91,6 +92,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         self.monotonic_cst = monotonic_cst
         self.interactions = interactions
         self.interaction_cst = interaction_cst
+        self.heredity = heredity
         self.max_rectangles = max_rectangles
         self.exclude = exclude
         self.always_include = always_include

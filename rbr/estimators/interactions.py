@@ -21,8 +21,10 @@ MOST_CANDIDATES = 1_000_000
 NO_PAIRS = np.empty((0, 2), dtype=np.int64)
 
 
-def check_interactions(interactions: Any, interaction_cst: Any, max_rectangles: Any) -> None:
+def check_interactions(interactions: Any, interaction_cst: Any, heredity: Any, max_rectangles: Any) -> None:
     """Raise a ValueError for what cannot be right whatever the table is."""
+    if not isinstance(heredity, (bool, np.bool_)):
+        raise ValueError(f"heredity is {heredity!r}; it must be True or False")
     if max_rectangles is not None:
         check_int(max_rectangles, "max_rectangles", 2)
     if isinstance(interactions, str):
@@ -102,6 +104,7 @@ def fit_with_pairs(
     spec: PairSpec,
     is_category: np.ndarray,
     *,
+    heredity: bool = False,
     max_rectangles: int | None = None,
     monotone: dict[int, int] | None = None,
     alpha: float = 0.0,
@@ -117,6 +120,8 @@ def fit_with_pairs(
     solve_mains : fits the mains on an objective over the same rows
     spec : PairSpec
     is_category : bool per column
+    heredity : bool
+        Whether the candidates are pairs of columns that the mains use.
     max_rectangles : int or None
         The most rectangles of a pair; None leaves its table as it is averaged.
     monotone : {column: 1 or -1}
@@ -125,7 +130,7 @@ def fit_with_pairs(
         As in `rbr.solve`.
     """
     mains = solve_mains(objective)
-    if len(spec.candidates) > MOST_CANDIDATES:
+    if heredity or len(spec.candidates) > MOST_CANDIDATES:
         spec = among_used(spec, mains.support)
     if not len(spec.candidates) and not len(spec.forced):
         return mains, None

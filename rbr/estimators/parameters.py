@@ -27,6 +27,8 @@ PARAMETERS = """max_features : int or None
         Monotone columns are in no pair unless a list names it; the table of such a pair is then monotone too.
     interaction_cst : "pairwise", "no_interactions", or list of lists of column names or indices, optional
         Which columns may be in a pair with each other: any two, none, or two of the same list.
+    heredity : bool
+        Whether only columns that the mains use are looked at for pairs (strong heredity): faster, and easier to read.
     max_rectangles : int or None
         The most constant rectangles of a pair. None leaves the mean over all ways to cut its grid as it is, a surface.
     exclude, always_include : list of column names or indices, optional

@@ -47,7 +47,7 @@ class ReadingMixin:
             self._sklearn_output_config = {"transform": check_choice(transform, "transform", OUTPUTS)}
         return self
 
-    def explain(self, X, *, output=None) -> Any:
+    def explain(self, X, *, output=None, purified=False) -> Any:
         """Contributions of the terms to each row's score.
 
         Parameters
@@ -56,6 +56,8 @@ class ReadingMixin:
         output : {"default", "pandas", "polars", "dict"} or None
             A frame has the names of the terms as columns. None follows `set_output`, or else scikit-learn's
             ``transform_output``; "default" is an array.
+        purified : bool, default False
+            Tell what a pair says of one of its columns alone with that column; see `AdditiveModel.purified`.
 
         Returns
         -------
@@ -67,7 +69,7 @@ class ReadingMixin:
         if output is None:
             chosen = getattr(self, "_sklearn_output_config", {}).get("transform")
             output = chosen or get_config()["transform_output"]
-        return self.model_.explain(X, on_unseen=self.on_unseen, output=output)
+        return self.model_.explain(X, on_unseen=self.on_unseen, output=output, purified=purified)
 
     def explain_row(self, row, n=5, *, offset=None, label=None) -> Any:
         """The prediction of one row and its largest reasons, in words; see `AdditiveModel.explain_row`.

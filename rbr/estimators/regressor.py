@@ -52,6 +52,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         monotonic_cst=None,
         interactions=0,
         interaction_cst=None,
+        heredity=False,
         max_rectangles=None,
         exclude=None,
         always_include=None,
@@ -84,6 +85,7 @@ class RBRRegressor(RegressorMixin, RBREstimator):
         self.monotonic_cst = monotonic_cst
         self.interactions = interactions
         self.interaction_cst = interaction_cst
+        self.heredity = heredity
         self.max_rectangles = max_rectangles
         self.exclude = exclude
         self.always_include = always_include

@@ -90,6 +90,7 @@ def test_limits_lists_and_constraints_say_which_pairs_are_used():
         ({"interactions": [(0, 99)]}, "99"),
         ({"interaction_cst": "some"}, "interaction_cst is 'some'"),
         ({"max_rectangles": 1}, "max_rectangles is 1"),
+        ({"heredity": 1}, "heredity is 1"),
     ],
 )
 def test_errors_say_what_is_allowed_and_leave_the_estimator_as_it_was(parameters, message):
@@ -204,3 +205,19 @@ def test_friedman1_is_found_by_its_pair():
     m = RBRRegressor(interactions="auto").fit(X, y)
     assert pairs_of(m) == [(0, 1)]
     assert m.score(X_test, y_test) > RBRRegressor().fit(X, y).score(X_test, y_test) + 0.03
+
+
+def test_heredity_looks_at_columns_of_the_mains_only():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(3000, 4))
+    y = X[:, 0] + 3 * X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=3000)  # no main of columns 1 and 2
+    assert pairs_of(RBRRegressor(interactions="auto").fit(X, y)) == [(1, 2)]
+    assert pairs_of(RBRRegressor(interactions="auto", heredity=True).fit(X, y)) == []
+
+
+def test_purified_explanations_add_up_and_leave_pairs_without_mains():
+    X, y = made(1500)
+    m = RBRRegressor(interactions=1).fit(X, y)
+    frame = m.explain(X, output="pandas", purified=True)
+    np.testing.assert_allclose(frame.sum(axis=1) + m.predict(X).mean(), m.predict(X), atol=1e-6)
+    assert abs(np.corrcoef(frame["x1 & x2"], X[:, 1] > 0)[0, 1]) < 0.05
