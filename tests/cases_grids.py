@@ -7,12 +7,12 @@ from cases_averages import assert_near
 from helpers import Case
 from hypothesis import strategies as st
 
-SIDES = st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1), st.integers(0, 1))
+SIDES = st.tuples(st.integers(1, 6), st.integers(1, 6), *[st.integers(0, 1)] * 4)
 
 
 @st.composite
 def average_grids_cases(draw):
-    sides = np.array(draw(st.lists(SIDES, max_size=3)), dtype=np.int64).reshape(-1, 4)
+    sides = np.array(draw(st.lists(SIDES, max_size=3)), dtype=np.int64).reshape(-1, 6)
     n, sizes = len(sides), (sides[:, 0] + sides[:, 2]) * (sides[:, 1] + sides[:, 3])
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -29,7 +29,7 @@ def average_grids_cases(draw):
 
 @st.composite
 def cut_grids_cases(draw):
-    sides = np.array(draw(st.lists(SIDES, max_size=3)), dtype=np.int64).reshape(-1, 4)
+    sides = np.array(draw(st.lists(SIDES, max_size=3)), dtype=np.int64).reshape(-1, 6)
     n, sizes = len(sides), (sides[:, 0] + sides[:, 2]) * (sides[:, 1] + sides[:, 3])
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

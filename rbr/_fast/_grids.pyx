@@ -8,8 +8,8 @@ from libc.stdlib cimport free, malloc
 cdef enum:
     LEAST_PLANE = 3
     MOMENTS = 9
-    # Doubles of scratch per rectangle: moments, the plane that its parents leave to it, and six probabilities.
-    PER_RECTANGLE = 18
+    # Doubles of scratch per rectangle: moments, the plane that its parents leave to it, its evidence and probabilities.
+    PER_RECTANGLE = 20
 cdef double LEAST_SPREAD = 1e-9
 
 # A rectangle that is less likely than this adds nothing to the average.
@@ -31,6 +31,7 @@ cdef enum:
 # The halves of a side: node 0 is the whole side, and the halves of a node come after it.
 cdef struct Halves:
     Py_ssize_t n
+    bint has_levels     # whether the whole side may also be cut into all its bins at once
     int64_t *first      # the first bin of each node, and one past the last
     int64_t *last
     int64_t *left       # the nodes of its halves, -1 for a single bin
@@ -61,6 +62,23 @@ cdef Py_ssize_t _halve(Halves *side, Py_ssize_t first, Py_ssize_t last) noexcept
         side.left[node] = _halve(side, first, middle)
         side.right[node] = _halve(side, middle, last)
     return node
+
+
+cdef double _of_levels(const Halves *side, const double *evidence, Py_ssize_t at, Py_ssize_t stride) noexcept nogil:
+    """The log evidence of all single bins of a side together; node k has the entry at + k * stride."""
+    cdef Py_ssize_t k
+    cdef double total = 0.0
+    for k in range(side.n):
+        if side.left[k] < 0:
+            total += evidence[at + k * stride]
+    return total
+
+
+cdef void _reach_levels(const Halves *side, double *reached, Py_ssize_t at, Py_ssize_t stride, double p) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(side.n):
+        if side.left[k] < 0:
+            reached[at + k * stride] += p
 
 
 cdef Whole _whole(const double *m, Py_ssize_t n_x, Py_ssize_t n_y, double prior, bint has_planes) noexcept nogil:
@@ -122,9 +140,13 @@ cdef void _average(
         double *by_a = reached + n               # probabilities of being halved along a and b, and of being a plane
         double *by_b = by_a + n
         double *is_plane = by_b + n
+        double *levels_a = is_plane + n          # and of being cut into all bins of a, or of b, at once
+        double *levels_b = levels_a + n
         double *m
         double *v
         double log_cut = log(cut_share), log_whole = log1p(-cut_share), log_one, most, whole, p, p_plane, z_a, z_b, w
+        double all_a, all_b
+        int n_ways
         double log_plane = log(plane_share) if plane_share > 0.0 else -INFINITY, log_constant = log1p(-plane_share)
         Whole found
     for i in range(n_a - 1, -1, -1):
@@ -143,7 +165,7 @@ cdef void _average(
                 for q in range(MOMENTS):
                     m[q] = moments[MOMENTS * one + q] + moments[MOMENTS * other + q]
             plane[3 * k] = plane[3 * k + 1] = plane[3 * k + 2] = 0.0
-            reached[k] = evidence[k] = by_a[k] = by_b[k] = is_plane[k] = 0.0
+            reached[k] = evidence[k] = by_a[k] = by_b[k] = is_plane[k] = levels_a[k] = levels_b[k] = 0.0
             if not m[W] > 0.0:
                 continue
             found = _whole(m, a.last[i] - a.first[i], b.last[j] - b.first[j], prior, plane_share > 0.0)
@@ -157,18 +179,25 @@ cdef void _average(
             if a.left[i] < 0 and b.left[j] < 0:
                 evidence[k], is_plane[k] = whole, p_plane
                 continue
-            log_one = log_cut - (log(2.0) if a.left[i] >= 0 and b.left[j] >= 0 else 0.0)
+            n_ways = (a.left[i] >= 0) + (b.left[j] >= 0) + (i == 0 and a.has_levels) + (j == 0 and b.has_levels)
+            log_one = log_cut - log(<double> n_ways)
             whole += log_whole
-            z_a = z_b = -INFINITY
+            z_a = z_b = all_a = all_b = -INFINITY
             if a.left[i] >= 0:
                 z_a = log_one + evidence[a.left[i] * n_b + j] + evidence[a.right[i] * n_b + j]
             if b.left[j] >= 0:
                 z_b = log_one + evidence[i * n_b + b.left[j]] + evidence[i * n_b + b.right[j]]
-            most = max(whole, max(z_a, z_b))
+            if i == 0 and a.has_levels:
+                all_a = log_one + _of_levels(a, evidence, j, n_b)
+            if j == 0 and b.has_levels:
+                all_b = log_one + _of_levels(b, evidence, i * n_b, 1)
+            most = max(max(whole, max(z_a, z_b)), max(all_a, all_b))
             z_a, z_b, whole = exp(z_a - most), exp(z_b - most), exp(whole - most)
-            p = z_a + z_b + whole
+            all_a, all_b = exp(all_a - most), exp(all_b - most)
+            p = z_a + z_b + whole + all_a + all_b
             evidence[k] = most + log(p)
             by_a[k], by_b[k], is_plane[k] = z_a / p, z_b / p, p_plane
+            levels_a[k], levels_b[k] = all_a / p, all_b / p
 
     totals[0] += evidence[0]
     reached[0] = 1.0
@@ -177,7 +206,7 @@ cdef void _average(
             k = i * n_b + j
             m, v, p = moments + MOMENTS * k, plane + 3 * k, reached[k]
             if p > NEVER and m[W] > 0.0:
-                w = p * (1.0 - by_a[k] - by_b[k])
+                w = p * (1.0 - by_a[k] - by_b[k] - levels_a[k] - levels_b[k])
                 if w > NEVER:
                     found = _whole(m, a.last[i] - a.first[i], b.last[j] - b.first[j], prior, plane_share > 0.0)
                     p_plane = w * is_plane[k]
@@ -194,6 +223,10 @@ cdef void _average(
                 if b.left[j] >= 0:
                     reached[i * n_b + b.left[j]] += p * by_b[k]
                     reached[i * n_b + b.right[j]] += p * by_b[k]
+                if levels_a[k] > 0.0:
+                    _reach_levels(a, reached, j, n_b, p * levels_a[k])
+                if levels_b[k] > 0.0:
+                    _reach_levels(b, reached, i * n_b, 1, p * levels_b[k])
             if a.left[i] < 0 and b.left[j] < 0:
                 cell = a.first[i] * stride + b.first[j]
                 out[cell] = v[0] + v[1] * a.first[i] + v[2] * b.first[j]
@@ -207,7 +240,7 @@ cdef void _average(
 
 def average_grids(
     const int64_t[::1] offsets,      # IN  (n_grids + 1,): where the cells of each grid begin, row by row
-    const int64_t[:, ::1] sides,     # IN  (n_grids, 4): ordered bins along both sides, whether each has a missing one
+    const int64_t[:, ::1] sides,     # IN  (n_grids, 6): bins along both sides, whether each has a missing one, or levels
     const double[::1] sums,          # IN  (offsets[-1],): of weight times value, by cell
     const double[::1] weights,       # IN  (offsets[-1],): precisions of the values, at least 0
     const double[::1] priors,        # IN  (n_grids,): the precision of the prior of a rectangle's value, positive
@@ -253,6 +286,9 @@ def average_grids(
             for row in range(4):
                 totals[row] = 0.0
             a[0].n = a[1].n = b[0].n = b[1].n = 0
+            # Two bins are cut into both by halving.
+            a[0].has_levels, b[0].has_levels = sides[t, 4] and sides[t, 0] > 2, sides[t, 5] and sides[t, 1] > 2
+            a[1].has_levels = b[1].has_levels = False
             # The second part of a side is the bin of missing values.
             _halve(&a[0], 0, sides[t, 0])
             _halve(&b[0], 0, sides[t, 1])

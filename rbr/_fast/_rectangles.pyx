@@ -108,7 +108,7 @@ cdef double _add_up(const double *values, const double *weights, Py_ssize_t n_ro
 
 def cut_grids(
     const int64_t[::1] offsets,      # IN  (n_grids + 1,): where the cells of each grid begin, row by row
-    const int64_t[:, ::1] sides,     # IN  (n_grids, 4): ordered bins along both sides, whether each has a missing one
+    const int64_t[:, ::1] sides,     # IN  (n_grids, 4 or more): bins along both sides, whether each has a missing one
     const double[:, ::1] values,     # IN  (offsets[-1], n_outputs): by cell
     const double[::1] weights,       # IN  (offsets[-1],): at least 0
     const int64_t[::1] limits,       # IN  (n_grids,): the most rectangles

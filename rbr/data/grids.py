@@ -7,7 +7,7 @@ so a row's cell follows from its codes: no value is read again, and an edge of a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,12 +24,15 @@ class CoarseBins:
         Whether a table has one more, of missing values.
     offsets : int array of shape (n_tables + 1,)
         Where the bins of each table begin.
+    has_levels : bool array of shape (n_tables,)
+        Whether the bins of a table are the levels of a category.
     """
 
     of_bin: np.ndarray
     n_ordered: np.ndarray
     missing: np.ndarray
     offsets: np.ndarray
+    has_levels: np.ndarray
 
     @property
     def n_bins(self) -> np.ndarray:
@@ -46,8 +49,8 @@ class CoarseBins:
         Examples
         --------
         >>> import numpy as np
-        >>> from rbr.data.grids import CoarseBins
-        >>> coarse = CoarseBins(np.array([0, 1, 2, 3, 4]), np.array([4]), np.array([True]), np.array([0, 5]))
+        >>> from rbr.data.grids import coarse_bins
+        >>> coarse = coarse_bins(np.array([0, 5]), np.full(5, 0.2), np.array([True]), 4, [None])
         >>> coarse.merged(2).of_bin
         array([0, 0, 1, 1, 2])
         """
@@ -55,7 +58,7 @@ class CoarseBins:
         table = np.repeat(np.arange(len(n_ordered)), np.diff(self.offsets))
         merged = self.of_bin * n_ordered[table] // np.maximum(self.n_ordered, 1)[table]
         is_missing = self.of_bin == self.n_ordered[table]
-        return CoarseBins(np.where(is_missing, n_ordered[table], merged), n_ordered, self.missing, self.offsets)
+        return replace(self, of_bin=np.where(is_missing, n_ordered[table], merged), n_ordered=n_ordered)
 
 
 def coarse_bins(
@@ -89,7 +92,8 @@ def coarse_bins(
             n_ordered[j] = int(groups.max()) + 1
         if missing[j]:
             of_bin[bins.stop] = n_ordered[j]
-    return CoarseBins(of_bin, n_ordered, np.asarray(missing), offsets)
+    has_levels = np.array([own is not None for own in order], dtype=bool)
+    return CoarseBins(of_bin, n_ordered, np.asarray(missing), offsets, has_levels)
 
 
 def _runs(shares: np.ndarray, most: int) -> np.ndarray:

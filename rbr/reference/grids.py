@@ -2,20 +2,22 @@
 
 The bins of a pair of columns are the cells of a grid. Cell (x, y) has a value with a precision W_xy, and S_xy is W_xy
 times the value, as in `rbr.reference.averages`. A way to cut the grid is a tree: a rectangle is either left whole, or
-halved along one of its sides, and then both halves are cut in ways of their own. Prior: a rectangle of more than one
-cell is halved with probability h, along either side with equal probability if both have two bins or more. A rectangle
-that is left whole is a plane with probability q if one of its sides has three bins or more, otherwise constant. A
-constant has the prior N(0, 1 / c), and beside it each slope of a plane, in units of the spread of the bins' numbers
-along that side, N(0, 1 / (3 c)).
+cut in one of these ways, with equal probability: halved along a side of two bins or more; or, along a side that is all
+of the levels of a category, three or more, cut into each of them at once, since their order says little. Then its parts
+are cut in ways of their own. Prior: a rectangle of more than one cell is cut with probability h. One that is left whole
+is a plane with probability q if one of its sides has three bins or more, otherwise constant. A constant has the prior
+N(0, 1 / c), and beside it each slope of a plane, in units of the spread of the bins' numbers along that side,
+N(0, 1 / (3 c)).
 
 Halving always in the middle leaves (2 n_a - 1) (2 n_b - 1) rectangles, so the sum over all trees is a recursion with
 one step for each of them: from the cells up for the evidence Z, as in the context trees of Willems, Shtarkov and
 Tjalkens (1995),
 
-    Z(R) = (1 - h) E(R) + h / 2 (Z(left) Z(right) + Z(lower) Z(upper)),
+    Z(R) = (1 - h) E(R) + h / 2 (Z(left) Z(right) + Z(lower) Z(upper))
 
-E the evidence of a whole rectangle, and from the whole grid down for the probability that R is part of a tree. A cut at
-another place than a middle is told in smaller rectangles, at most two more for each further halving.
+with two ways to cut, E the evidence of a whole rectangle; and from the whole grid down for the probability that R is
+part of a tree. A cut at another place than a middle is told in smaller rectangles, at most two more for each further
+halving.
 
 A row or column of missing values lies outside the cuts: each of the two, and the cell that they share, is a grid of its
 own.
@@ -66,20 +68,26 @@ def whole_rectangle(sums, weights, prior, plane_share):
     return [constant, plane]
 
 
-def average_grid(sums, weights, prior, cut_share, plane_share):
+def average_grid(sums, weights, prior, cut_share, plane_share, has_levels=(False, False)):
     """(mean table, log evidence, mean number of rectangles, unknowns, their squares) of a grid without missing values.
 
     A rectangle without weight explains nothing and counts as nothing.
     """
 
-    def halves(rectangle):
-        """The ways to halve a rectangle, given by its first and last bins along both sides."""
+    n_a, n_b = sums.shape
+
+    def parts(rectangle):
+        """The ways to cut a rectangle, given by its first and last bins along both sides."""
         a, b, c, d = rectangle
         ways = []
         if b - a > 1:
             ways.append([(a, (a + b) // 2, c, d), ((a + b) // 2, b, c, d)])
         if d - c > 1:
             ways.append([(a, b, c, (c + d) // 2), (a, b, (c + d) // 2, d)])
+        if has_levels[0] and b - a == n_a > 2:
+            ways.append([(k, k + 1, c, d) for k in range(n_a)])
+        if has_levels[1] and d - c == n_b > 2:
+            ways.append([(a, b, k, k + 1) for k in range(n_b)])
         return ways
 
     @lru_cache(None)
@@ -93,17 +101,16 @@ def average_grid(sums, weights, prior, cut_share, plane_share):
         a, b, c, d = rectangle
         if not weights[a:b, c:d].any():
             return np.zeros(1)
-        ways = halves(rectangle)
+        ways = parts(rectangle)
         is_whole = np.log1p(-cut_share) if ways else 0.0
         whole = [is_whole + kind[0] for kind in kinds(rectangle)]
         with np.errstate(divide="ignore"):
             share = np.log(cut_share / max(len(ways), 1))
-        return np.array([*whole, *(share + evidence(one) + evidence(other) for one, other in ways)])
+        return np.array([*whole, *(share + sum(evidence(part) for part in way) for way in ways)])
 
     def evidence(rectangle):
         return np.logaddexp.reduce(log_terms(rectangle))
 
-    n_a, n_b = sums.shape
     table, totals = np.zeros(sums.shape), np.zeros(3)
     reached = {(0, n_a, 0, n_b): 1.0}
     # Larger rectangles first, so that a rectangle is looked at when all that are halved into it have been.
@@ -119,15 +126,16 @@ def average_grid(sums, weights, prior, cut_share, plane_share):
             plane = value + slopes[0] * np.arange(b - a)[:, None] + slopes[1] * np.arange(d - c)
             table[a:b, c:d] += share * plane
             totals += share * np.array([1.0, n_unknowns, square])
-        for share, parts in zip(shares[len(own) :], halves(rectangle), strict=True):
-            for part in parts:
+        for share, way in zip(shares[len(own) :], parts(rectangle), strict=True):
+            for part in way:
                 reached[part] = reached.get(part, 0.0) + share
     return table, evidence((0, n_a, 0, n_b)), *totals
 
 
 def average_grids(
     offsets,  # IN  (n_grids + 1,) int64: where the cells of each grid begin, row by row
-    sides,  # IN  (n_grids, 4) int64: ordered bins along both sides, whether each has one more, of missing values
+    sides,  # IN  (n_grids, 6) int64: ordered bins along both sides, whether each has one more, of missing values, and
+    # whether these bins are the levels of a category
     sums,  # IN  (offsets[-1],): of weight times value, by cell
     weights,  # IN  (offsets[-1],): precisions of the values, at least 0
     priors,  # IN  (n_grids,): the precision of the prior of a rectangle's value, positive
@@ -144,14 +152,15 @@ def average_grids(
     that the values and slopes of the rectangles suggest (a step of the EM algorithm; the given one without any).
     """
     for t in range(first, last):
-        n_a, n_b, more_a, more_b = sides[t]
+        n_a, n_b, more_a, more_b, *levels = sides[t].tolist()
         cells = slice(offsets[t], offsets[t + 1])
         s, w = (array[cells].reshape(n_a + more_a, n_b + more_b) for array in (sums, weights))
         mean, total = np.zeros(s.shape), np.zeros(4)
         for rows in (slice(0, n_a), slice(n_a, n_a + more_a)):
             for columns in (slice(0, n_b), slice(n_b, n_b + more_b)):
                 if s[rows, columns].size:
-                    part = average_grid(s[rows, columns], w[rows, columns], priors[t], cut_share, plane_share)
+                    own = levels[0] and rows.start == 0, levels[1] and columns.start == 0
+                    part = average_grid(s[rows, columns], w[rows, columns], priors[t], cut_share, plane_share, own)
                     mean[rows, columns], total = part[0], total + np.array(part[1:])
         out[cells] = mean.ravel()
         evidence_out[t], pieces_out[t] = total[:2]

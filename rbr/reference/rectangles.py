@@ -106,7 +106,7 @@ def cut_greedily(values, weights, limit, price, parts):
 
 def cut_grids(
     offsets,  # IN  (n_grids + 1,) int64: where the cells of each grid begin, row by row
-    sides,  # IN  (n_grids, 4) int64: ordered bins along both sides, whether each has one more, of missing values
+    sides,  # IN  (n_grids, 4 or more) int64: bins along both sides, whether each has one more, of missing values
     values,  # IN  (offsets[-1], n_outputs): by cell
     weights,  # IN  (offsets[-1],): at least 0
     limits,  # IN  (n_grids,) int64: the most rectangles
@@ -121,7 +121,7 @@ def cut_grids(
     if the limit is less.
     """
     for t in range(first, last):
-        n_a, n_b, more_a, more_b = sides[t].tolist()
+        n_a, n_b, more_a, more_b = sides[t, :4].tolist()
         cells, shape = slice(offsets[t], offsets[t + 1]), (n_a + more_a, n_b + more_b)
         parts = [
             (rows, columns)

@@ -56,7 +56,7 @@ class PairFit:
         return len(self.pairs)
 
     def sides(self) -> np.ndarray:
-        """Ordered bins along both sides of each grid, and whether each has one more, of missing values."""
+        """See `sides_of`."""
         return sides_of(self.coarse, self.pairs)
 
     def scores(self) -> Any:
@@ -159,8 +159,9 @@ def _make_lines_monotone(grid: np.ndarray, weights: np.ndarray, n_ordered: int, 
 
 
 def sides_of(coarse: CoarseBins, pairs: np.ndarray) -> np.ndarray:
-    """Ordered bins along both sides of the grids of some pairs, and whether each has one more, of missing values."""
-    return np.column_stack([coarse.n_ordered[pairs], coarse.missing[pairs]]).astype(np.int64)
+    """Ordered bins along both sides of the grids of some pairs; whether each has one of missing values; or levels."""
+    columns = [coarse.n_ordered[pairs], coarse.missing[pairs], coarse.has_levels[pairs]]
+    return np.ascontiguousarray(np.column_stack(columns), dtype=np.int64)
 
 
 def thinned(

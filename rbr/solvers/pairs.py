@@ -64,12 +64,12 @@ class Cells:
 class GridAveraging(Averaging):
     """Rounds over the grids of pairs.
 
-    sides : (n_pairs, 4) ordered bins along both sides, and whether each has one of missing values
+    sides : (n_pairs, 6) what `sides_of` says of each grid
     n_candidates : the pairs that could have been chosen
     used_df : the numbers that the mains have been fitted with
     """
 
-    sides: np.ndarray = field(default_factory=lambda: np.empty((0, 4), dtype=np.int64))
+    sides: np.ndarray = field(default_factory=lambda: np.empty((0, 6), dtype=np.int64))
     n_candidates: int = 1
     used_df: float = 0.0
 

@@ -1,5 +1,7 @@
 """Averages over all ways to halve a grid, against the enumeration of these ways; coarse bins."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,28 +11,32 @@ from rbr.data.grids import coarse_bins
 from rbr.reference.grids import average_grid
 
 
-def trees(a, b, c, d):
-    """Every way to halve the rectangle of rows a to b and columns c to d, as (log of its prior without h, leaves)."""
-    found = [(0, 0, [(a, b, c, d)])]
+def trees(a, b, c, d, shape, has_levels):
+    """Every way to cut the rectangle of rows a to b and columns c to d: (number of cuts, log of the choices between
+    ways, leaves)."""
+    found = [(0, 0.0, [(a, b, c, d)])]
     ways = []
     if b - a > 1:
         ways.append(((a, (a + b) // 2, c, d), ((a + b) // 2, b, c, d)))
     if d - c > 1:
         ways.append(((a, b, c, (c + d) // 2), (a, b, (c + d) // 2, d)))
-    for one, other in ways:
-        for cuts, halvings, leaves in trees(*one):
-            for more_cuts, more_halvings, more in trees(*other):
-                own = (len(ways) == 2) + halvings + more_halvings
-                found.append((1 + cuts + more_cuts, own, leaves + more))
+    if has_levels[0] and b - a == shape[0] > 2:
+        ways.append([(k, k + 1, c, d) for k in range(a, b)])
+    if has_levels[1] and d - c == shape[1] > 2:
+        ways.append([(a, b, k, k + 1) for k in range(c, d)])
+    for way in ways:
+        for parts in itertools.product(*(trees(*part, shape, has_levels) for part in way)):
+            cuts, chosen = 1 + sum(part[0] for part in parts), -np.log(len(ways)) + sum(part[1] for part in parts)
+            found.append((cuts, chosen, [leaf for part in parts for leaf in part[2]]))
     return found
 
 
-def by_enumeration(sums, weights, prior, cut_share, plane_share):
+def by_enumeration(sums, weights, prior, cut_share, plane_share, has_levels=(False, False)):
     """(mean table, log evidence, mean number of rectangles): each tree by the Gaussian integral over its unknowns."""
     logs, tables, numbers = [], [], []
-    for n_cuts, n_sides, leaves in trees(0, sums.shape[0], 0, sums.shape[1]):
+    for n_cuts, chosen, leaves in trees(0, sums.shape[0], 0, sums.shape[1], sums.shape, has_levels):
         n_whole = sum((b - a) * (d - c) > 1 for a, b, c, d in leaves)
-        log_prior = n_cuts * np.log(cut_share) - n_sides * np.log(2) + n_whole * np.log(1 - cut_share)
+        log_prior = n_cuts * np.log(cut_share) + chosen + n_whole * np.log(1 - cut_share)
         for planes in np.ndindex(*[2 if max(b - a, d - c) >= 3 else 1 for a, b, c, d in leaves]):
             own, table = log_prior, np.zeros(sums.shape)
             for (a, b, c, d), is_plane in zip(leaves, planes, strict=True):
@@ -61,14 +67,15 @@ def leaf_log_evidence(sums, weights, prior, is_plane, table):
     return 0.5 * right @ beta - 0.5 * (np.linalg.slogdet(A)[1] - np.log(priors).sum())
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (2, 2), (3, 2), (4, 3), (3, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (2, 2), (3, 2), (4, 3), (3, 3)])
 @pytest.mark.parametrize(("cut_share", "plane_share"), [(0.5, 0.5), (0.2, 0.7)])
-def test_the_mean_over_all_trees_is_that_of_their_enumeration(shape, cut_share, plane_share):
+@pytest.mark.parametrize("has_levels", [(False, False), (True, False), (False, True)])
+def test_the_mean_over_all_trees_is_that_of_their_enumeration(shape, cut_share, plane_share, has_levels):
     rng = np.random.default_rng(sum(shape))
     weights = rng.uniform(0.5, 20.0, shape)
     sums = weights * rng.normal(size=shape)
-    mean, evidence, n_rectangles = by_enumeration(sums, weights, 0.7, cut_share, plane_share)
-    found = average_grid(sums, weights, 0.7, cut_share, plane_share)
+    mean, evidence, n_rectangles = by_enumeration(sums, weights, 0.7, cut_share, plane_share, has_levels)
+    found = average_grid(sums, weights, 0.7, cut_share, plane_share, has_levels)
     np.testing.assert_allclose(found[0], mean, rtol=1e-9)
     np.testing.assert_allclose(found[1:3], [evidence, n_rectangles], rtol=1e-9)
 
