@@ -253,7 +253,7 @@ class BinnedMatrix:
         fields = self.offsets, self.missing, positions, self.columns, self.weights_kind, shares
         return self._from_valid(codes, *fields)
 
-    def matvec(self, f, features=None, n_threads: int = 1) -> np.ndarray:
+    def matvec(self, f, features=None, n_threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """X @ f: for each row, the sum over the features of the table entry of its bin.
 
         Parameters
@@ -264,6 +264,8 @@ class BinnedMatrix:
             Sum over these features only; one that is listed twice counts twice.
         n_threads : int
             The result has the same bits for any number of threads.
+        out : array of float, optional
+            Written and returned: what an earlier call with the same shapes has returned.
 
         Returns
         -------
@@ -271,12 +273,12 @@ class BinnedMatrix:
         """
         columns, is_vector = _check_columns(f, self.n_coef, "f")
         features = self._check_features(features)
-        out = np.empty((len(columns), self.n_rows))
+        by_output = np.empty((len(columns), self.n_rows)) if out is None else np.atleast_2d(out.T)
         kernel = kernels().matvec if is_vector else kernels().matvec_outputs
-        tables, row_sums = (columns[0], out[0]) if is_vector else (columns, out)
-        n_entries = out.size * len(features)
+        tables, row_sums = (columns[0], by_output[0]) if is_vector else (columns, by_output)
+        n_entries = by_output.size * len(features)
         _deal(kernel, self.n_rows, n_threads, n_entries, self.codes, self.offsets, tables, features, row_sums)
-        return out[0] if is_vector else out.T
+        return row_sums.T
 
     def rmatvec(self, values, features=None, n_threads: int = 1) -> np.ndarray:
         """X.T @ values: for each bin of each feature, the sum of values over its rows.
@@ -306,10 +308,7 @@ class BinnedMatrix:
         return out[0] if is_vector else out.T
 
     def add_one(self, feature: np.ndarray, f: np.ndarray, out: np.ndarray) -> None:
-        """out += X @ f over a single feature, unchecked: for tables that are visited again and again.
-
-        `feature` is a vector of one index; f and out are as contiguous as `matvec` returns them.
-        """
+        """out += X @ f over one feature, in a vector of one index, unchecked: for tables that are visited often."""
         if out.ndim == 1:
             row_sums = np.empty(len(out))
             kernels().matvec(self.codes, self.offsets, f, feature, row_sums, 0, len(out))

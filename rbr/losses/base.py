@@ -260,10 +260,13 @@ class Loss:
         self.evaluate(y, z, curvature=out, v=v, n_threads=n_threads)
         return out
 
-    def hessian(self, y, z, v=None, n_threads: int = 1) -> Callable[[np.ndarray], np.ndarray]:
-        """The map from directions to the Hessian of each row's loss in z_i times direction_i; times v_i, if given."""
+    def hessian(self, y, z, v=None, n_threads: int = 1) -> Callable[..., np.ndarray]:
+        """The map from directions to the Hessian of each row's loss in z_i times direction_i; times v_i, if given.
+
+        Its second argument, if given, is an array in the order of Fortran that is written and returned.
+        """
         curvature = self.curvature(y, z, v=v, n_threads=n_threads)
-        return lambda direction: curvature * direction
+        return lambda direction, out=None: np.multiply(curvature, direction, out=out)
 
     def majorized_curvature(self, y, z) -> np.ndarray | None:
         """m_i such that loss(y_i, z_i + d) <= loss(y_i, z_i) - residual_i d + m_i d^2 / 2 for every d.

@@ -227,11 +227,11 @@ class Multinomial(Loss):
     def hessian(self, y, z, v=None, n_threads=1):
         probability, v = _by_class(self.inverse_link(z)), np.ones(len(y)) if v is None else as_vectors(v)[0]
 
-        def times(direction):
-            out = np.empty(probability.shape)
-            n_used = worth(n_threads, len(v))
-            over_ranges(kernels().softmax_hessian_times, len(v), n_used, probability, _by_class(direction), v, out)
-            return out.T
+        def times(direction, out=None):
+            by_class = np.empty(probability.shape) if out is None else out.T
+            arguments = probability, _by_class(direction), v, by_class
+            over_ranges(kernels().softmax_hessian_times, len(v), worth(n_threads, len(v)), *arguments)
+            return by_class.T
 
         return times
 

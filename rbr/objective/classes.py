@@ -23,23 +23,25 @@ def hessian_times(objective: RowObjective, point: Point, tables: np.ndarray) -> 
         objective.loss.hessian(block.y, raw, block.v, n_threads)
         for block, raw in zip(blocks, point.handle.raw, strict=True)
     ]
+    # Written again and again: fresh memory would cost more than what is computed in it.
+    moves, weighted = ([np.empty(raw.shape, order="F") for raw in point.handle.raw] for _ in range(2))
     of_intercepts = np.zeros((objective.n_outputs, objective.n_outputs))
     for unit, out in zip(np.eye(objective.n_outputs), of_intercepts, strict=True):
-        for times, raw in zip(of_blocks, point.handle.raw, strict=True):
-            out += times(np.broadcast_to(unit, raw.shape)).sum(axis=0)
+        for times, own in zip(of_blocks, weighted, strict=True):
+            out += times(np.broadcast_to(unit, own.shape), own).sum(axis=0)
     # Adding one number to all outputs changes nothing, so one eigenvalue is 0 up to rounding: pinv must drop it.
     inverse = np.linalg.pinv(of_intercepts, rcond=1e-10, hermitian=True)
 
     def of_tables(f: np.ndarray) -> np.ndarray:
         objective.work.columns_read += 2 * len(tables)
-        moves = [block.design.matvec(f, features=tables, n_threads=n_threads) for block in blocks]
         pull = np.zeros(objective.n_outputs)
-        for times, move in zip(of_blocks, moves, strict=True):
-            pull += times(move).sum(axis=0)
+        for block, times, move, own in zip(blocks, of_blocks, moves, weighted, strict=True):
+            block.design.matvec(f, features=tables, n_threads=n_threads, out=move)
+            pull += times(move, own).sum(axis=0)
         answer, out = inverse @ pull, np.zeros_like(f)
-        for block, times, move in zip(blocks, of_blocks, moves, strict=True):
+        for block, times, move, own in zip(blocks, of_blocks, moves, weighted, strict=True):
             move -= answer
-            out += block.design.rmatvec(times(move), features=tables, n_threads=n_threads)
+            out += block.design.rmatvec(times(move, own), features=tables, n_threads=n_threads)
         return out
 
     return of_tables
