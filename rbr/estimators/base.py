@@ -36,7 +36,14 @@ from rbr.estimators.inputs import (
     name_of,
     with_text_names,
 )
-from rbr.estimators.interactions import check_interactions, fit_with_pairs, given_pairs, pair_spec, wants_pairs
+from rbr.estimators.interactions import (
+    check_columns_of_pairs,
+    check_interactions,
+    fit_with_pairs,
+    given_pairs,
+    pair_spec,
+    wants_pairs,
+)
 from rbr.estimators.reading import ReadingMixin
 from rbr.estimators.refine import refine_cuts
 from rbr.model import AdditiveModel
@@ -342,6 +349,7 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
     def _limits(self, X) -> tuple[Constraints, dict[int, str]]:
         """(constraints without shapes, shapes of the columns that the user names), checked before binning."""
         columns = Columns.of(X)
+        check_columns_of_pairs(self.interactions, self.interaction_cst, columns)
         for parameter in ("max_segments", "shape"):
             value = getattr(self, parameter)
             if not isinstance(value, Mapping) and np.ndim(value) and len(value) != columns.n_features:

@@ -38,6 +38,27 @@ def check_interactions(interactions: Any, interaction_cst: Any, heredity: Any, m
         )
 
 
+def check_columns_of_pairs(interactions: Any, interaction_cst: Any, columns: Columns) -> None:
+    """Raise a ValueError that names a pair or a column which the table does not have."""
+    if isinstance(interactions, Iterable) and not isinstance(interactions, str):
+        _given_pairs(interactions, columns)
+    _groups(interaction_cst, columns)
+
+
+def _groups(interaction_cst: Any, columns: Columns) -> list[tuple[int, ...]] | None:
+    """The groups of columns that may meet; None for any."""
+    if interaction_cst is None or isinstance(interaction_cst, str):
+        return None
+    if not isinstance(interaction_cst, Iterable) or any(
+        isinstance(group, str) or not isinstance(group, Iterable) for group in interaction_cst
+    ):
+        raise ValueError(
+            f'interaction_cst is {interaction_cst!r}; it must be "pairwise", "no_interactions" or a list of lists of '
+            "column names or indices"
+        )
+    return [columns.indices(list(group), "interaction_cst") for group in interaction_cst]
+
+
 def wants_pairs(interactions: Any, interaction_cst: Any) -> bool:
     """Whether any pair may be used."""
     if isinstance(interaction_cst, str) and interaction_cst == "no_interactions":
@@ -62,9 +83,9 @@ def pair_spec(interactions: Any, interaction_cst: Any, columns: Columns, allowed
         return PairSpec(NO_PAIRS, _given_pairs(interactions, columns))
     most = None if interactions == "auto" else int(interactions)
     may_meet = np.flatnonzero(allowed).tolist()
-    if interaction_cst is None or isinstance(interaction_cst, str):
+    groups = _groups(interaction_cst, columns)
+    if groups is None:
         return PairSpec(_all_pairs(may_meet), NO_PAIRS, most)
-    groups = [columns.indices(list(group), "interaction_cst") for group in interaction_cst]
     found = {pair for group in groups for pair in itertools.combinations(sorted(set(group) & set(may_meet)), 2)}
     return PairSpec(np.array(sorted(found), dtype=np.int64).reshape(-1, 2), NO_PAIRS, most)
 

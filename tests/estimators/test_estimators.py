@@ -81,6 +81,10 @@ def n_pieces(term, output=None):
 # ---------------------------------------------------------------- bad values
 
 BAD = {
+    "interactions": ["all", -1, 1.5, [("a",)], [("a", "a")], [("a", "z")]],
+    "interaction_cst": ["some", ["a"], [["z"]]],
+    "heredity": [1, None],
+    "max_rectangles": [1, 2.5],
     "max_features": [0, -1, 1.5, "all", True],
     "max_segments": [0, 2.5, "many", {"a": 0}, {"z": 3}, {17: 3}, [3, 3]],
     "min_rows": [-3, 1.0, 2.5, 0.0, "few", None, False, [5]],
