@@ -175,6 +175,8 @@ class SolverOptions:
     grid_bins: int = 64
     judged_bins: int = 16
     rows_by_pairs: int = 50_000
+    # Of more candidates than this all are judged once, with half as many bins, and then the most promising of them.
+    many_pairs: int = 10_000
     # The prior probabilities that a rectangle is halved, and that one which is left whole is a plane.
     cut_share: float = 0.5
     plane_share: float = 0.5

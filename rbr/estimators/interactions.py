@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,8 @@ def pair_spec(interactions: Any, interaction_cst: Any, columns: Columns, allowed
     may_meet = np.flatnonzero(allowed).tolist()
     groups = _groups(interaction_cst, columns)
     if groups is None:
+        if len(may_meet) * (len(may_meet) - 1) // 2 > MOST_CANDIDATES:
+            return PairSpec(NO_PAIRS, NO_PAIRS, most, among=np.array(may_meet))
         return PairSpec(_all_pairs(may_meet), NO_PAIRS, most)
     found = {pair for group in groups for pair in itertools.combinations(sorted(set(group) & set(may_meet)), 2)}
     return PairSpec(np.array(sorted(found), dtype=np.int64).reshape(-1, 2), NO_PAIRS, most)
@@ -115,8 +118,9 @@ def given_pairs(pairs: Sequence[tuple[int, ...]]) -> PairSpec | None:
 
 def among_used(spec: PairSpec, used: np.ndarray) -> PairSpec:
     """The candidates between columns that the mains use."""
-    both = np.isin(spec.candidates, used).all(axis=1)
-    return PairSpec(spec.candidates[both], spec.forced, spec.most)
+    if spec.among is not None:
+        return replace(spec, candidates=_all_pairs(np.intersect1d(spec.among, used).tolist()))
+    return replace(spec, candidates=spec.candidates[np.isin(spec.candidates, used).all(axis=1)])
 
 
 def fit_with_pairs(
@@ -151,7 +155,7 @@ def fit_with_pairs(
         As in `rbr.solve`.
     """
     mains = solve_mains(objective)
-    if heredity or len(spec.candidates) > MOST_CANDIDATES:
+    if heredity or spec.among is not None:
         spec = among_used(spec, mains.support)
     if not len(spec.candidates) and not len(spec.forced):
         return mains, None

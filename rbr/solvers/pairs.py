@@ -41,11 +41,13 @@ class PairSpec:
     candidates : (n, 2) tables of the pairs that may be found
     forced : (m, 2) those that are used whatever their evidence
     most : the most pairs, or None
+    among : if any two of these tables were too many candidates, these; the candidates are then chosen among them later
     """
 
     candidates: np.ndarray
     forced: np.ndarray
     most: int | None = None
+    among: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +173,7 @@ class PairSearch:
     ):
         self.objective, self.coarse, self.spec = objective, coarse, spec
         self.alpha, self.known_dispersion, self.report = alpha, known_dispersion, report
+        self.candidates = spec.candidates  # those that are still judged
 
     def find(self, mains: Any, used_df: float) -> PairFit | None:
         """The pairs that matter beside the mains, whose scores are given; None if there are none."""
@@ -178,14 +181,14 @@ class PairSearch:
         fit, is_stopped = None, False
         if len(self.spec.forced):
             fit, is_stopped = self._rounds(rows, used_df, fit, self.spec.forced)
-        tried = {tuple(pair) for pair in self.spec.forced.tolist()}
+        tried = self.spec.forced
         for _ in range(options.pair_searches if len(self.spec.candidates) else 0):
             if is_stopped or (fit is not None and self._is_full(fit)):
                 break
             new = self._promising(rows, used_df, fit, tried)
             if not len(new):
                 break
-            tried |= {tuple(pair) for pair in new.tolist()}
+            tried = np.concatenate([tried, new])
             before = 0 if fit is None else fit.n_pairs
             fit, is_stopped = self._rounds(rows, used_df, fit, new)
             if fit.n_pairs <= before:
@@ -227,13 +230,13 @@ class PairSearch:
         pairs = pairs[order]
         objective = rows.over_pairs(self.coarse, pairs)
         bound = Constraints(shape="free").bind_to(objective.tables, objective.n_total)
-        forced = {tuple(pair) for pair in self.spec.forced.tolist()}
-        bound = replace(bound, forced=np.array([tuple(pair) in forced for pair in pairs.tolist()], dtype=bool))
+        number = [rows.tables.n_tables, 1]
+        bound = replace(bound, forced=np.isin(pairs @ number, self.spec.forced @ number))
         settled = objective.options.bag_settled
         own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
         run = GridAveraging(
             *(objective, bound, *own, sides_of(self.coarse, pairs)),
-            n_candidates=len(self.spec.candidates) + len(forced),
+            n_candidates=len(self.spec.candidates) + len(self.spec.forced),
             used_df=used_df,
         )
         if fit is not None:
@@ -266,7 +269,7 @@ class PairSearch:
 
     # Judging ---------------------------------------------------------------------------------------------------
 
-    def _promising(self, rows: Objective, used_df: float, fit: PairFit | None, tried: set) -> np.ndarray:
+    def _promising(self, rows: Objective, used_df: float, fit: PairFit | None, tried: np.ndarray) -> np.ndarray:
         """The candidates that promise most at the residuals of mains and pairs, at most so many."""
         options = rows.options
         rows = rows if fit is None else rows.shifted_by(fit.scores())
@@ -279,7 +282,9 @@ class PairSearch:
         if not pairs:
             return np.empty((0, 2), dtype=np.int64)
         pairs_, evidence_ = np.concatenate(pairs), np.concatenate(evidence)
-        is_new = np.array([tuple(pair) not in tried for pair in pairs_.tolist()], dtype=bool)
+        # What promises least among many will hardly be the best of all in the next search.
+        self.candidates = pairs_[np.argsort(-evidence_, kind="stable")[: options.many_pairs]]
+        is_new = ~np.isin(pairs_ @ [rows.tables.n_tables, 1], tried @ [rows.tables.n_tables, 1])
         n_used = 0 if fit is None else fit.n_pairs
         price = np.log(max(len(self.spec.candidates) - n_used, 1) / (n_used + 1.0)) + options.price_of_prior
         is_new &= evidence_ - price > -options.least_log_odds
@@ -288,8 +293,9 @@ class PairSearch:
 
     def _judged(self, rows: Objective, point: Point, phi: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(pairs, evidence) of the candidates, a tile of tables after the other."""
-        coarse = self.coarse.merged(rows.options.judged_bins)
-        candidates = self.spec.candidates
+        candidates, options = self.candidates, rows.options
+        n_bins = options.judged_bins if len(candidates) <= options.many_pairs else options.judged_bins // 2
+        coarse = self.coarse.merged(n_bins)
         tiles = np.unique(candidates) // TABLES_PER_TILE
         tile_of = candidates // TABLES_PER_TILE
         for one in np.unique(tiles):

@@ -221,3 +221,10 @@ def test_purified_explanations_add_up_and_leave_pairs_without_mains():
     frame = m.explain(X, output="pandas", purified=True)
     np.testing.assert_allclose(frame.sum(axis=1) + m.predict(X).mean(), m.predict(X), atol=1e-6)
     assert abs(np.corrcoef(frame["x1 & x2"], X[:, 1] > 0)[0, 1]) < 0.05
+
+
+def test_too_many_candidates_are_cut_down_to_columns_of_the_mains(monkeypatch):
+    X, y = made(1500)
+    monkeypatch.setattr("rbr.estimators.interactions.MOST_CANDIDATES", 10)
+    assert pairs_of(RBRRegressor(interactions="auto").fit(X, y)) == [(1, 2)]
+    assert pairs_of(RBRRegressor(interactions="auto").fit(X[:, [0, 3, 4, 5, 1, 2]], y)) == [(4, 5)]
