@@ -177,8 +177,9 @@ class SolverOptions:
     rows_by_pairs: int = 50_000
     # Of more candidates than this all are judged once, with half as many bins, and then the most promising of them.
     many_pairs: int = 10_000
-    # The prior probabilities that a rectangle is halved, and that one which is left whole is a plane.
-    cut_share: float = 0.5
+    # The prior probabilities that a rectangle is cut, and that one which is left whole is a plane. More than 1/2, since
+    # a tree that ends too soon loses more than one that goes on: benches/RESULTS.md has what .5 to .9 gave.
+    cut_share: float = 0.7
     plane_share: float = 0.5
     # The prior of a rectangle is worth at most this many rows; where a row can lie far out, at least this many.
     most_prior_rows_of_pairs: float = 3000.0
