@@ -184,7 +184,7 @@ class SolverOptions:
     # The prior of a rectangle is worth at most this many rows; where a row can lie far out, at least this many.
     most_prior_rows_of_pairs: float = 3000.0
     least_prior_rows_with_outliers: float = 10.0
-    # So many of the most promising pairs are tried at a time, this often; rounds over the pairs in use between.
+    # The number of promising pairs that are tried at a time, and how often; all pairs in use are refitted in between.
     pairs_per_search: int = 16
     pair_searches: int = 4
     # Rows and columns of a grid are merged while that loses at most this part of the evidence of the pair.

@@ -22,7 +22,7 @@ PARAMETERS = """max_features : int or None
         1 makes a feature's table increasing, -1 decreasing. A ValueError if a dict of shapes gives the feature another
         one, or if it is a category without an order.
     interactions : int, "auto" or list of pairs
-        Terms of two columns, beside those of one. 0: none. A number: at most so many, those with the most evidence.
+        Terms of two columns, beside those of one. 0: none. A number: at most that many, those with the most evidence.
         "auto": all that have evidence. A list of pairs of column names or indices: these, whatever their evidence.
         Monotone columns are in no pair unless a list names it; the table of such a pair is then monotone too.
     interaction_cst : "pairwise", "no_interactions", or list of lists of column names or indices, optional

@@ -24,7 +24,7 @@ WARN_SHARE = 0.05
 
 ON_UNSEEN = ("raise", "warn", "ignore")
 
-# Rows in which gaps are looked for at a time; the used columns of so few stay in a cache.
+# Rows in which gaps are looked for at a time: few enough that their used columns stay in a cache.
 ROWS_PER_BLOCK = 4096
 
 

@@ -38,7 +38,7 @@ ROOM_NEEDED = {0.5: 0.15, 0.9: 0.35}
 FEW_CUTS = 6
 # The smallest part of both axes that has room for a number.
 ROOM_FOR_TEXT = (0.13, 0.075)
-# If leaving out so many of the rows with the largest effects more than halves the scale, colours end there.
+# If leaving out this share of the rows, those with the largest effects, more than halves the scale, colours end there.
 FAR_SHARE = 0.02
 LONGEST_GROUP = 20
 # Letters that fit side by side below a map.

@@ -22,7 +22,7 @@ from rbr.solvers.solution import Iteration, Recorder, Solution
 
 
 def can_average(objective: Objective, bound: BoundConstraints) -> bool:
-    """Whether tables of these shapes and so many rows can be averaged: not those made of frequencies."""
+    """Whether tables can be averaged: not those made of frequencies, nor those of very many rows."""
     has_pieces = bool(bound.flags("has_pieces").all())
     return has_pieces and objective.can_be_averaged and not objective.has_constant_target
 

@@ -75,9 +75,9 @@ class PairFit:
         return labels.reshape(self.coarse.n_bins[self.pairs[k]])
 
     def told(self, max_rectangles: int | None, monotone: Mapping[int, int]) -> PairFit:
-        """The fit with tables of few cells, or of at most so many rectangles.
+        """The fit with tables of few cells, or of at most `max_rectangles` rectangles.
 
-        Along some columns they never fall (1) or never rise (-1); such a table has at most so many cells instead.
+        Along some columns they never fall (1) or never rise (-1); such a table has at most that many cells instead.
         """
         columns = self.objective.tables.columns
         signs = [tuple(monotone.get(int(column), 0) for column in pair) for pair in columns]

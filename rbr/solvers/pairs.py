@@ -27,10 +27,10 @@ from rbr.objective.protocol import Objective, Point
 from rbr.solvers.averaging import Averaging
 from rbr.solvers.pair_fit import PairFit, sides_of
 
-# Pairs are judged in tiles of so many tables, whose joint sums are held at a time.
+# Pairs are judged in tiles of this many tables, so that the joint sums of one tile are held at a time.
 TABLES_PER_TILE = 128
 
-# While all pairs are judged, the prior of a rectangle is worth so many rows: between those of sharp and weak effects.
+# While all pairs are judged, the prior of a rectangle is worth this many rows: between those of sharp and weak effects.
 JUDGED_PRIOR_ROWS = 100.0
 
 
@@ -270,7 +270,7 @@ class PairSearch:
     # Judging ---------------------------------------------------------------------------------------------------
 
     def _promising(self, rows: Objective, used_df: float, fit: PairFit | None, tried: np.ndarray) -> np.ndarray:
-        """The candidates that promise most at the residuals of mains and pairs, at most so many."""
+        """The candidates that promise most at the residuals of mains and pairs, at most `pairs_per_search`."""
         options = rows.options
         rows = rows if fit is None else rows.shifted_by(fit.scores())
         point = rows.point(rows.zero_tables(), np.zeros(0, dtype=np.int64))
