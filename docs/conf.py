@@ -89,6 +89,7 @@ def lead_to_pages(app, name, source):
 # ---------------------------------------------------------------- the API
 
 autosummary_generate = True
+autosummary_ignore_module_all = False
 autosummary_context = {"own_members": apipage.own_members}
 autodoc_typehints = "none"  # the docstrings name the types
 numpydoc_show_class_members = False  # the templates list them
