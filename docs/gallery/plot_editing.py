@@ -6,6 +6,7 @@ The person who signs a model may know more than its data: that a dip is an artef
 alike, that a column must not be used. Every edit returns a new model; what it changes can be seen before it is kept.
 """
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -6,6 +6,7 @@ Policies were at risk for different parts of a year. A model of claims must be o
 the exposure enters as an offset, and the model is read as a tariff of relativities.
 """
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -66,9 +67,9 @@ constant = claims.iloc[train].sum() / exposure[train].sum() * exposure[test]
 best = 1 - mean_poisson_deviance(y, rate.iloc[test] * exposure[test]) / mean_poisson_deviance(y, constant)
 print(f"by the true rates, which nobody knows: {best:.4f}")
 predicted = m.predict(X)  # without an offset: claims per year
-group = pd.qcut(predicted, 10, labels=False)
-table = pd.DataFrame({"claims": y.to_numpy(), "exposure": exposure[test], "expected": predicted * exposure[test]})
-sums = table.groupby(group).sum()
+group = pd.qcut(predicted, 10, labels=range(1, 11)).astype(int)
+table = pd.DataFrame({"claims": y.to_numpy(), "exposure": exposure[test]})
+sums = table.assign(expected=predicted * exposure[test]).groupby(group).sum()
 fig, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
 ax.plot(sums["expected"] / sums["exposure"], label="expected")
 ax.plot(sums["claims"] / sums["exposure"], "o", label="observed")

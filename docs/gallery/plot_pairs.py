@@ -54,7 +54,7 @@ for term in pure.terms:
 # In a picture
 # ------------
 # A heat map on the columns' own scales, fainter where rows are rare.
-m.plot()
+m.plot("age & power")
 plt.show()
 
 # %%

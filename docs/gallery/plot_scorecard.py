@@ -66,6 +66,17 @@ print(card.rounding)
 card.to_frame()[["term", "range", "points", "rows", "positive_share"]].round(2)
 
 # %%
+# The points of new applicants, by what became of them:
+points = card.points(X_test)
+fig, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
+for name, colour in (("repaid", "#00798c"), ("default", "#d1495b")):
+    chosen = points[(y_test == name).to_numpy()]
+    ax.hist(chosen, bins=np.arange(440, 660, 10), density=True, alpha=0.6, color=colour, label=name)
+ax.set(xlabel="points", ylabel="share of the applicants")
+ax.legend()
+plt.show()
+
+# %%
 # Reasons
 # -------
 # A refusal must be explained. These are the terms that moved the score of one applicant, the largest first.

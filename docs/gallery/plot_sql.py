@@ -9,6 +9,7 @@ are those of Python to the last digits.
 import sqlite3
 import time
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -52,3 +53,19 @@ assert difference < 1e-12
 expression = m.model_.to_sql(output="probability")
 database.execute(f"CREATE VIEW risks AS SELECT id, {expression} AS risk FROM customers")
 pd.read_sql("SELECT * FROM risks ORDER BY risk DESC LIMIT 5", database).round(4)
+
+# %%
+# A report
+# --------
+# Scores in the database can be grouped there, without moving a row.
+by_age = pd.read_sql(
+    """
+    SELECT age / 5 * 5 AS age, avg(risk) AS risk
+    FROM customers JOIN risks USING (id) GROUP BY 1 ORDER BY 1
+    """,
+    database,
+)
+fig, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
+ax.bar(by_age["age"], by_age["risk"], width=4, align="edge", color="#d1495b")
+ax.set(xlabel="age", ylabel="mean risk", title="computed by the database")
+plt.show()

@@ -24,27 +24,30 @@ effects = [
     lambda x: 1.2 * np.minimum(x, 2),  # saturation
     lambda x: 2.2 * (np.abs(np.log(x)) < 0.7),  # a window, of which a linear model sees nothing
 ]
-y = sum(effect(X[:, j]) for effect, j in zip(effects, acting, strict=True)) + rng.normal(scale=0.6, size=n_samples)
+signal = sum(effect(X[:, j]) for effect, j in zip(effects, acting, strict=True))
+y = signal + rng.normal(scale=0.6, size=n_samples)
 
 # %%
 # Limits keep the search small: few bins, few pieces, few genes. A gene must explain 2 log(1 + 10,000) units of
 # log-likelihood more than its pieces cost, which is the price of having been chosen among so large a number.
+limits = {"max_bins": 16, "max_segments": 4, "max_features": 10, "n_bags": 0}
 start = time.process_time()
-m = RBRRegressor(max_bins=16, max_segments=4, max_features=10, n_bags=0).fit(X, y)
+m = RBRRegressor(**limits).fit(X, y)
 print(f"{time.process_time() - start:.1f} CPU seconds")
 print("acting:  ", acting)
 print("selected:", m.selected_features_)
 
 # %%
-m.plot()
+# The window, of which a linear model sees nothing, beside the truth; `m.plot()` draws all of them.
+(ax,) = m.plot(f"x{acting[-1]}", x_scale="log")
+x = np.geomspace(0.05, 20, 500)
+truth = effects[-1](x)
+ax.plot(x, truth - effects[-1](X[:, acting[-1]]).mean(), color="gray", linewidth=1, zorder=1)
 plt.show()
 
 # %%
 # Had nothing acted
 # -----------------
 # The same search on a target that has been shuffled should find nothing.
-found = [
-    len(RBRRegressor(max_bins=16, max_segments=4, max_features=10, n_bags=0).fit(X, rng.permutation(y)).terms_)
-    for _ in range(3)
-]
+found = [len(RBRRegressor(**limits).fit(X, rng.permutation(y)).terms_) for _ in range(3)]
 print("selected on shuffled targets:", found)
