@@ -33,6 +33,7 @@ templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|scipy|pandas|matplotlib|dask)\..*")]
 suppress_warnings = ["config.cache"]  # functions in autosummary_context
+smartquotes = False  # u' is a table
 default_role = "code"  # docstrings quote names in single backticks
 highlight_language = "none"  # blocks without a language are formulas and commands
 myst_heading_anchors = 4

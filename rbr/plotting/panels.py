@@ -36,10 +36,6 @@ STEEP = 0.05
 ROOM_NEEDED = {0.5: 0.05, 0.9: 0.2}
 # With up to this many bins, each has a tick.
 FEW_BINS = 7
-# Of what very many rows could say, a piece of this many rows says half.
-ROWS_THAT_SAY_HALF = 200.0
-# How a piece is drawn that hardly any rows speak for.
-FAINTEST, THINNEST = 0.25, 0.7
 STRIP_HEIGHT = 0.08
 MISSING_ROOM = 0.12
 LONGEST_NAME = 28
@@ -101,27 +97,6 @@ def _without_middle(text: str, longest: int) -> str:
         return text
     n_tail = (longest - 1) * 2 // 5
     return f"{text[: longest - 1 - n_tail]}…{text[len(text) - n_tail :]}"
-
-
-def loudness(rows: np.ndarray) -> np.ndarray:
-    """How strongly to draw pieces that hold these numbers of rows: 1 for the one that holds most, towards 0 for few.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rbr.plotting.panels import loudness
-    >>> loudness(np.array([10_000, 200, 5])).round(2)
-    array([1.  , 0.51, 0.02])
-    >>> loudness(np.array([30, 30, 15])).round(2)
-    array([1.  , 1.  , 0.53])
-    """
-    said = rows / (rows + ROWS_THAT_SAY_HALF)
-    most = said.max(initial=0.0)
-    return said / most if most > 0 else np.ones_like(said)
-
-
-def _opacity(loud: float) -> float:
-    return FAINTEST + (1.0 - FAINTEST) * float(loud)
 
 
 # Numbers ------------------------------------------------------------------------------------------------------------
@@ -268,10 +243,7 @@ def draw_numeric(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, np.
             axes.stairs(
                 high, edges, baseline=low, fill=True, color=view.colors[c], alpha=0.2, linewidth=0, zorder=1, gid="band"
             )
-        paths = piece_paths(term, c, edges)
-        up_to = np.concatenate([[0.0], np.cumsum(term.rows[:n])])
-        rows = [np.diff(up_to[np.searchsorted(edges, path[[0, -1], 0])])[0] for path in paths]
-        _draw_pieces(axes, paths, loudness(np.array(rows)), view.colors[c])
+        _draw_pieces(axes, piece_paths(term, c, edges), view.colors[c])
     if term.missing_value is not None:
         _mark_missing(axes, term, view, band)
     axes.set_ylabel(view.label, fontsize=TEXT_SIZE, color=QUIET_COLOR)
@@ -339,19 +311,15 @@ def _draw_density(axes: Axes, term: Term, edges: np.ndarray, scale: Scale) -> No
     )
 
 
-def _draw_pieces(axes: Axes, paths: list[np.ndarray], loud: np.ndarray, color: str) -> None:
-    """Pieces as lines, as strong as their rows allow; a jump is as faint as the fainter of its pieces."""
+def _draw_pieces(axes: Axes, paths: list[np.ndarray], color: str) -> None:
     from matplotlib.collections import LineCollection
-    from matplotlib.colors import to_rgba
 
-    places = [i for i in range(1, len(paths)) if paths[i - 1][-1, 1] != paths[i][0, 1]]
-    jumps = [np.array([paths[i - 1][-1], paths[i][0]]) for i in places]
-    faint = [to_rgba(color, 0.7 * _opacity(min(loud[i - 1], loud[i]))) for i in places]
-    axes.add_collection(LineCollection(jumps, colors=faint, linewidths=0.7, zorder=2, gid="jumps"), autolim=False)
-    colors = [to_rgba(color, _opacity(own)) for own in loud]
-    widths = THINNEST + (2.0 - THINNEST) * loud
+    jumps = [np.array([a[-1], b[0]]) for a, b in zip(paths[:-1], paths[1:], strict=True) if a[-1, 1] != b[0, 1]]
     axes.add_collection(
-        LineCollection(paths, colors=colors, linewidths=widths, capstyle="butt", zorder=3, gid="pieces"), autolim=False
+        LineCollection(jumps, colors=color, linewidths=0.7, alpha=0.7, zorder=2, gid="jumps"), autolim=False
+    )
+    axes.add_collection(
+        LineCollection(paths, colors=color, linewidths=2.0, capstyle="butt", zorder=3, gid="pieces"), autolim=False
     )
 
 
@@ -466,10 +434,8 @@ def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, 
     n_rows = len(rows)
     set_value_axis(axes, "x", view.values, 0.06, 0.06)
     axes.set_ylim(n_rows - 0.4 + 1.2 * (term.missing_value is not None), -0.6)
-    bars = runs_of(np.array([row.bar for row in rows]))
-    held = [sum(term.rows[k] for row in rows[start:stop] for k in row.bins) for start, stop in bars]
-    for (start, stop), loud in zip(bars, loudness(np.array(held)), strict=True):
-        _draw_level(axes, term.all_values[rows[start].bins[0]], start, stop, view.colors, loud)
+    for start, stop in runs_of(np.array([row.bar for row in rows])):
+        _draw_level(axes, term.all_values[rows[start].bins[0]], start, stop, view.colors)
     places: list[float] = list(range(n_rows))
     texts, shares = [row.text for row in rows], [row.bins for row in rows]
     if term.missing_value is not None:
@@ -495,31 +461,23 @@ def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, 
     axes.set_xlabel(view.label, fontsize=TEXT_SIZE, color=QUIET_COLOR, labelpad=2)
 
 
-def _draw_level(axes: Axes, values: np.ndarray, start: int, stop: int, colors: Sequence[str], loud: float) -> None:
+def _draw_level(axes: Axes, values: np.ndarray, start: int, stop: int, colors: Sequence[str]) -> None:
     """The bar of the levels in the rows start <= row < stop, which share their values; with classes a mark for each."""
     middle, height = (start + stop - 1) / 2, stop - start - 0.3
     ends = (middle - height / 2, middle + height / 2)
     if len(values) == 1:
-        axes.barh([middle], values, height, color=_pale(colors[0], 0.3 * _opacity(loud)), zorder=2, gid="level")
+        axes.barh([middle], values, height, color=_pale(colors[0]), zorder=2, gid="level")
     else:
         axes.plot([values.min(), values.max()], [middle] * 2, color=QUIET_COLOR, linewidth=0.5, alpha=0.5, zorder=1)
     for value, color in zip(values, colors, strict=True):
-        axes.plot(
-            *([value] * 2, ends),
-            color=color,
-            alpha=_opacity(loud),
-            linewidth=2.0,
-            solid_capstyle="butt",
-            zorder=3,
-            gid="pieces",
-        )
+        axes.plot([value] * 2, ends, color=color, linewidth=2.0, solid_capstyle="butt", zorder=3, gid="pieces")
 
 
-def _pale(color, share: float) -> tuple[float, ...]:
-    """This share of the colour mixed with white; unlike a transparent colour it looks the same on every background."""
+def _pale(color) -> tuple[float, ...]:
+    """The colour mixed with white; unlike a transparent colour it looks the same on every background."""
     from matplotlib.colors import to_rgb
 
-    return tuple(share * part + 1.0 - share for part in to_rgb(color))
+    return tuple(0.3 * part + 0.7 for part in to_rgb(color))
 
 
 def _draw_whiskers(axes: Axes, places, shares, band, colors) -> None:

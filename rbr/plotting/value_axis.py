@@ -18,8 +18,6 @@ Band: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 QUIET_COLOR = "#8d99a6"
 FAR_COLOR = "#f1f3f5"
-# A refit may say anything of a bin with a few rows of one class; its band must not flatten all curves.
-BAND_ROOM = 0.25
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def value_scale(terms: Sequence[Term], bands: Sequence[Band] = (), share: float 
 
     For example, the log-odds of a bin with a dozen rows of one class are far from all the others. If leaving out the
     smallest and the largest `share` of what the terms add to the training rows more than halves the range, the scale is
-    linear only on what remains. Bands may widen the range by BAND_ROOM of it at each end; what reaches further is cut.
+    linear only on what remains.
     """
     values = np.concatenate([term.all_values.ravel() for term in terms])
     weights = np.concatenate([np.repeat(term.weights, term.n_outputs) for term in terms])
@@ -66,11 +64,8 @@ def value_scale(terms: Sequence[Term], bands: Sequence[Band] = (), share: float 
     values, below = values[order], np.cumsum(weights[order])
     first, last = np.searchsorted(below, [share * below[-1], (1 - share) * below[-1]])
     inner = min(values[first], 0.0), max(values[min(last, len(values) - 1)], 0.0)
-    whole = min(0.0, *(term.range[0] for term in terms)), max(0.0, *(term.range[1] for term in terms))
-    room = BAND_ROOM * (whole[1] - whole[0])
     lows, highs = [float(low.min()) for low, _ in bands], [float(high.max()) for _, high in bands]
-    low, high = max(min(lows, default=0.0), whole[0] - room), min(max(highs, default=0.0), whole[1] + room)
-    whole = min(whole[0], low), max(whole[1], high)
+    whole = min(0.0, *(term.range[0] for term in terms), *lows), max(0.0, *(term.range[1] for term in terms), *highs)
     if whole[0] == whole[1]:
         whole = (-1.0, 1.0)
     squeezed = 0 < inner[1] - inner[0] < (whole[1] - whole[0]) / 2

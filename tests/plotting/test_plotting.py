@@ -12,7 +12,7 @@ from rbr.losses import get_loss
 from rbr.model import AdditiveModel
 from rbr.model.terms import Term, labels_of_groups
 from rbr.plotting import panels, plot_model
-from rbr.plotting.value_axis import BAND_ROOM, ValueScale, value_scale
+from rbr.plotting.value_axis import ValueScale
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -84,25 +84,6 @@ def test_steep_lines_are_drawn_as_the_steps_they_are():
     assert [set(path[:, 1]) for path in pieces.get_segments()] == [{-0.2}, {1.0}]
     assert_allclose(jumps.get_segments(), [[[0.5, -0.2], [0.5, 1.0]]])
     assert_array_equal(axes.get_xticks(), [0.0, 1.0])
-
-
-def test_pieces_are_as_strong_as_their_rows_allow():
-    weights = np.array([0.9, 0.02, 0.08])
-    (axes,) = plot_model(model_of(numeric_term([1.0, -2.0, 0.5], [0, 2, 4], [0.5, 1.5], weights=weights)))
-    (pieces,), (jumps,) = artists(axes, "pieces"), artists(axes, "jumps")
-    loud = panels.loudness(100 * weights)
-    assert_allclose(pieces.get_colors()[:, 3], panels.FAINTEST + (1 - panels.FAINTEST) * loud)
-    assert_array_equal(np.argsort(pieces.get_linewidths()), [1, 2, 0])
-    assert jumps.get_colors()[0, 3] == jumps.get_colors()[1, 3] < pieces.get_colors()[2, 3]
-    (axes,) = plot_model(model_of(category_term([1.0, -2.0, 0.5], ("a", "b", "c"), weights=weights)))
-    marks = {float(mark.get_xdata()[0]): mark.get_alpha() for mark in artists(axes, "pieces")}
-    assert marks[1.0] == 1.0 and marks[-2.0] < marks[0.5] < 1.0
-
-
-def test_bands_do_not_flatten_the_curves():
-    term = numeric_term([1.0, -1.0], [0, 2], [0.5])
-    scale = value_scale([term], [(np.array([[0.9], [-500.0]]), np.array([[1.1], [-0.9]]))])
-    assert scale.whole == (-1.0 - BAND_ROOM * 2.0, 1.1)
 
 
 def test_density_strip_is_the_share_of_the_rows_per_width():
