@@ -25,7 +25,8 @@ def check_sdist(file: Path) -> None:
     """It holds every file that is needed to build and to test, and nothing that was compiled."""
     with tarfile.open(file) as archive:
         names = {str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()}
-    needed = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"}
+    needed = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py", "docs/conf.py"}
+    needed |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/g*/*.*")}  # the guide and the gallery
     needed |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rbr/**/*.py*") if path.suffix != ".pyc"}
     needed |= {path.relative_to(ROOT).as_posix() for end in ("pxi", "h") for path in ROOT.glob(f"rbr/**/*.{end}")}
     check(needed <= names, f"{file.name} lacks {sorted(needed - names)}")

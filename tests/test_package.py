@@ -1,8 +1,6 @@
-"""The package as a new user meets it: importing it, building it, and the examples of its pages."""
+"""The package as a new user meets it: importing it and building it."""
 
 import ast
-import doctest
-import functools
 import os
 import re
 import shutil
@@ -15,7 +13,6 @@ import pytest
 
 import rbr
 from rbr._fast import _build_info
-from rbr.model.file import VERSION
 
 PACKAGE = Path(rbr.__file__).parent
 ROOT = Path(__file__).resolve().parent.parent
@@ -194,73 +191,7 @@ def test_every_extension_is_built():
     assert sources <= built
 
 
-# ---------------------------------------------------------------- pages and sources
-
-
-def python_blocks(text):
-    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
-
-
-class NearNumbers(doctest.OutputChecker):
-    """Numbers may differ in their last digits, which depend on the machine; everything else must be equal."""
-
-    NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-
-    def check_output(self, want, got, optionflags):
-        if super().check_output(want, got, optionflags):
-            return True
-        texts = [" ".join(self.NUMBER.sub("#", text).split()) for text in (want, got)]
-        numbers = [[float(number) for number in self.NUMBER.findall(text)] for text in (want, got)]
-        return texts[0] == texts[1] and numbers[0] == pytest.approx(numbers[1], rel=1e-6)
-
-
-def test_near_numbers_are_near():
-    same = functools.partial(NearNumbers().check_output, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert same("x <= 0.30000000000000004  END\n", "x <= 0.3 END\n")
-    assert not same("x <= 0.31 END\n", "x <= 0.3 END\n")
-    assert not same("y <= 0.3 END\n", "x <= 0.3 END\n")
-    assert not same("x <= 0.3\n", "x <= 0.3 4\n")
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_examples_of_the_pages_run(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    examples = "\n".join(block for block in python_blocks(text) if ">>>" in block)
-    parser = doctest.DocTestParser()
-    runner = doctest.DocTestRunner(NearNumbers(), optionflags=doctest.NORMALIZE_WHITESPACE)
-    test = parser.get_doctest(examples, {}, page, page, 0)
-    assert len(test.examples) == len(re.findall(r"^\s*>>> ", text, re.M))
-    assert test.examples or page not in ("README.md", "docs/estimators.md")
-    report = []
-    runner.run(test, out=report.append)
-    assert runner.failures == 0, "".join(report)
-
-
-def test_the_readme_elides_nothing():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "ELLIPSIS" not in text and not re.search(r"^\s*\.\.\.", text, re.M)
-    for printed in ("m.model_.summary()", 'm.model_.to_sql("patients")'):
-        assert f">>> print({printed})\n" in text
-
-
-def test_the_readme_shows_what_the_demo_prints(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as on a fresh machine, without an extra
-    assert rbr.cli.main(["demo"]) == 0
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert capsys.readouterr().out in re.findall(r"^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_pages_show_only_files_that_exist(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)#:]+)\)", text)
-    assert "docs/demo.png" in links or page != "README.md"
-    for link in links:
-        assert ((ROOT / page).parent / link).exists(), link
+# ---------------------------------------------------------------- sources
 
 
 def test_contributors_are_told_the_length_of_a_line():
@@ -275,15 +206,6 @@ def test_readers_are_told_up_to_how_many_rows_all_count(name):
     text = " ".join(getattr(rbr.AdditiveModel, name).__doc__.split())
     assert f"up to {rbr.SolverOptions().measured_rows:,} training rows" in text.lower()
     assert "over all rows, corrected by a sample of rows" in text
-
-
-def test_readers_are_told_the_version_of_files():
-    text = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
-    assert f"The file format has version {VERSION}" in text
-
-
-def test_readme_picture_is_small():
-    assert (ROOT / "docs" / "demo.png").stat().st_size < 150_000
 
 
 def lines_of_code(function):

@@ -13,8 +13,8 @@ multinomial    log sum_k exp(z_k) - z_y, y in {0, ..., K-1}                    s
 poisson        exp(z) - 1 - y z, y >= 0                                        log        none
 gamma          z + y (exp(-z) - 1), y > 0                                      log        none
 tweedie        expm1((2-q) z) / (2-q) - y expm1((1-q) z) / (1-q), 1 <= q <= 2  log        none
-huber          (y - z)^2 / 2 up to |y - z| = delta, straight lines beyond      identity   1
-quantile       the pinball loss, a parabola where |y - z| <= h                 identity   1 / (2 h)
+huber          (y - z)^2 / 2 up to abs(y - z) = delta, straight lines beyond   identity   1
+quantile       the pinball loss, a parabola where abs(y - z) <= h              identity   1 / (2 h)
 =============  ==============================================================  =========  =================
 
 tweedie is poisson at q = 1 and gamma at q = 2. Differences of the log-link losses are differences of half

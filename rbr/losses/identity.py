@@ -120,6 +120,7 @@ class Huber(_Clipped):
     """
 
     name: ClassVar[str] = "huber"
+    is_straight_in_places: ClassVar[bool] = True
     delta: float | None = None
 
     def __post_init__(self):
@@ -180,6 +181,7 @@ class Quantile(_Clipped):
     """
 
     name: ClassVar[str] = "quantile"
+    is_straight_in_places: ClassVar[bool] = True
     level: float = 0.5
     smoothing: float = 0.1
     half_width: float | None = None

@@ -325,7 +325,7 @@ class Averaging:
     @property
     def majorizes(self) -> bool:
         """Whether parabolas above the loss replace its curvature, which is zero in most rows (Huber, quantile)."""
-        return not self.can_overshoot and self.objective.loss.name != "squared_error"
+        return self.objective.loss.is_straight_in_places
 
     def round(self, point: Point, tables: np.ndarray) -> None:
         """Visit some tables, those that explain most first."""

@@ -91,8 +91,7 @@ class PairFit:
         With weights that are products of those of rows and columns a merged table still never falls where it did not.
         """
         objective, tables, options = self.objective, self.objective.tables, self.objective.options
-        majorizes = objective.loss.link == "identity" and objective.loss.name != "squared_error"
-        H, _ = objective.curvature_sums(self.point, np.arange(self.n_pairs), majorizes)
+        H, _ = objective.curvature_sums(self.point, np.arange(self.n_pairs), objective.loss.is_straight_in_places)
         f = self.point.f.reshape(tables.n_coef, -1).copy()
         H = np.maximum(H.reshape(f.shape), 0.0)
         rectangle = np.zeros(tables.n_coef, dtype=np.int32)

@@ -307,8 +307,7 @@ class PairSearch:
     def _evidence(self, rows: Objective, point: Point, phi: float, coarse: CoarseBins, pairs: np.ndarray) -> np.ndarray:
         """The evidence of some pairs, from their joint sums over coarse grids; the largest of all outputs."""
         tables = np.unique(pairs)
-        majorizes = rows.loss.link == "identity" and rows.loss.name != "squared_error"
-        G, H, starts = rows.joint_sums(point, coarse, tables, majorizes)
+        G, H, starts = rows.joint_sums(point, coarse, tables, rows.loss.is_straight_in_places)
         a, b = np.searchsorted(tables, pairs.T)
         sides = sides_of(coarse, pairs)
         sizes = coarse.n_bins[pairs].prod(axis=1)

@@ -60,6 +60,8 @@ def test_it_is_fitted_bagged_saved_and_loaded_by_its_name(tmp_path):
     assert single.selected_features_.tolist() == [1, 4]
     assert np.mean(np.abs(single.predict(X) - y)) < 0.6 * np.mean(np.abs(y - np.median(y)))
     assert rbr.RBRRegressor(loss="log_cosh", max_bins=32, n_bags=3).fit(X, y).score(X, y) > 0.5
+    average = rbr.RBRRegressor(loss="log_cosh", interactions="auto").fit(X, y)
+    assert {1, 4} <= set(average.selected_features_) and average.score(X, y) > 0.5
     single.save(tmp_path / "model.json")
     np.testing.assert_array_equal(rbr.load(tmp_path / "model.json").predict(X), single.predict(X))
 
