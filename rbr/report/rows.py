@@ -10,7 +10,7 @@ import numpy as np
 
 from rbr._checks import check_sample_weight, check_vector
 from rbr.data.tables import Table
-from rbr.model.frames import labels_of
+from rbr.model.frames import target_of
 from rbr.model.pairs import PairTerm
 from rbr.model.scoring import open_by_name
 
@@ -54,22 +54,7 @@ def given_rows(model: AdditiveModel, X: Any, y: Any, sample_weight: Any, offset:
             offset = check_vector(offset, n, "offset")[:, None]
         elif offset.shape != (n, model.n_outputs) or not np.isfinite(offset).all():
             raise ValueError(f"offset has shape {offset.shape}; it must be finite and of shape {(n, model.n_outputs)}")
-    return Rows(table, None if y is None else _target(model, y, n), weight, offset)
-
-
-def _target(model: AdditiveModel, y: Any, n_rows: int) -> np.ndarray:
-    y = np.asarray(y)
-    if y.shape != (n_rows,):
-        raise ValueError(f"y has shape {y.shape}; X has {n_rows} rows, and y must have one entry for each of them")
-    if model.loss.link not in ("logit", "softmax"):
-        return check_vector(y, n_rows, "y")
-    codes = np.full(n_rows, -1, dtype=np.int64)
-    labels = labels_of(model)
-    for k, label in enumerate(labels):
-        codes[y == label] = k
-    if (codes < 0).any():
-        raise ValueError(f"y holds {y[codes < 0].tolist()[0]!r}; the classes are {', '.join(map(repr, labels))}")
-    return codes
+    return Rows(table, None if y is None else target_of(model, y, n), weight, offset)
 
 
 def sample_content(model: AdditiveModel, rows: Rows | None, max_rows: int) -> dict[str, Any] | None:
