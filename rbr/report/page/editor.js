@@ -134,7 +134,7 @@ function showEffect(state, node) {
   const [before, after] = [state.base, state.model].map((model) => rowScores(state, model));
   const [p, q] = [before, after].map((scores) => scores.map((own) => drawn(state, own)));
   const change = q.map((v, i) => v - p[i]);
-  const n = change.filter((v) => v !== 0).length;
+  const n = change.filter((v, i) => Math.abs(v) > 1e-12 * (1 + Math.abs(p[i]))).length; // the rest is rounding
   const mean = (values) => sum(values) / values.length;
   const largest = change.reduce((most, v, i) => (Math.abs(v) > Math.abs(change[most]) ? i : most), 0);
   const what = state.texts.classes ? `the probability of ${state.texts.classes[state.texts.link === "logit" ? 1 : state.output]}` : state.texts.target;
