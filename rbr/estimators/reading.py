@@ -25,6 +25,16 @@ class ReadingMixin:
         """What decides which offsets rows with a known target must have."""
         return {"n_outputs": self.model_.n_outputs, "had_offset": self._had_offset}
 
+    # What a notebook shows: scikit-learn's diagram until there is a model to show.
+    def _repr_html_inner(self):
+        return self.model_._repr_html_() if "model_" in vars(self) else super()._repr_html_inner()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle and "model_" in vars(self):
+            bundle["text/html"] = self.model_._repr_html_()
+        return bundle
+
     def summary(self) -> str:
         """The terms in a table for the terminal, the most important first; the same as ``model_.summary()``."""
         check_is_fitted(self, "model_")

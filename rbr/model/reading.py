@@ -97,9 +97,10 @@ class ModelReading:
         return as_text(self._model)
 
     def _repr_html_(self) -> str:
-        from rbr.model.summary import as_html
+        """Every term as a line that opens, for notebooks."""
+        from rbr.report.compact import compact_view
 
-        return as_html(self._model)
+        return compact_view(self._model)
 
     def purified(self) -> PurifiedView:
         """The model with what pairs say of one column alone moved into the terms of that column, for reading.

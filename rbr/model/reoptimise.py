@@ -269,7 +269,7 @@ def _of_term(model: AdditiveModel, rows: _Rows, t: int, output: int) -> _Unknown
 
 def _design(parts: list[_Unknowns], n_rows: int) -> csr_array:
     """What a unit of each unknown adds to the scores; the last column is the intercept."""
-    return csr_array(hstack([*(part.of_rows for part in parts), np.ones((n_rows, 1))]))
+    return csr_array(hstack([*(part.of_rows for part in parts), csr_array(np.ones((n_rows, 1)))]))
 
 
 def _prior(parts: list[_Unknowns]) -> np.ndarray:

@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rbr._checks import check_int
 from rbr._text import one_line
 from rbr.model.file import write_whole
@@ -106,7 +108,7 @@ def _path(path: Any) -> list[list[float]] | None:
     """The points of a path, checked."""
     if path is None:
         return None
-    points = [plain(point) for point in path]
+    points = [plain(point) for point in path] if np.iterable(path) else []
     if not points or any(not isinstance(p, list) or len(p) != 2 or None in p for p in points):
         raise ValueError(f"path is {path!r:.60}; it must be a list of pairs (number of features, score)")
     return sorted(points)
