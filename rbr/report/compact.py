@@ -16,7 +16,6 @@ from rbr._text import one_line
 from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.summary import head_of
 from rbr.model.terms import Term
-from rbr.plotting.panels import outer_edges
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
@@ -31,6 +30,7 @@ STYLE = (
     "<style>.rbr{font-size:13px;max-width:760px}.rbr summary{cursor:pointer;padding:3px 0}"
     ".rbr summary i{font-style:normal;opacity:.65}"
     ".rbr b.bar{display:inline-block;height:8px;background:#d1495b;border-radius:2px;margin:0 8px}"
+    ".rbr .name{display:inline-block;width:11em;overflow:hidden;text-overflow:ellipsis;vertical-align:bottom}"
     ".rbr svg{max-width:100%;height:auto}.rbr .in{padding:0 0 8px 14px}</style>"
 )
 
@@ -59,7 +59,7 @@ def _line(term: AnyTerm, largest: float) -> str:
     note = f"{pieces}, {low:+.3g} to {high:+.3g}, mean |effect| {term.importance:.3g}"
     width = max(1, round(120 * term.importance / largest))
     return (
-        f'<details><summary><span>{escape(one_line(term.name))}</span><b class="bar" style="width:{width}px"></b>'
+        f'<details><summary><span class="name">{escape(one_line(term.name))}</span><b class="bar" style="width:{width}px"></b>'
         f'<i>{escape(note)}</i></summary><div class="in">{_picture(term)}</div></details>'
     )
 
@@ -80,7 +80,6 @@ def _steps(term: Term) -> str:
     shares = term.shares[: term.n_ordered]
     edges = np.concatenate([[0.0], np.cumsum(shares / max(shares.sum(), 1e-300))])
     low, high = _room(term)
-    ends = outer_edges(term)
 
     def y(value: float) -> float:
         return 6 + (HEIGHT - 12) * (high - min(max(value, low), high)) / (high - low)
@@ -104,7 +103,7 @@ def _steps(term: Term) -> str:
             words = _words(piece.text, piece, rows, float(term.shares[list(piece.bins)].sum()))
             yield f"<g><title>{escape(words)}</title>{area}{''.join(shown)}</g>"
 
-    caption = f"from {ends[0]:.4g} to {ends[-1]:.4g}, as wide as its rows are many"
+    caption = f"from {term.positions[0]:.5g} to {term.positions[-1]:.5g}, every piece as wide as its share of the rows"
     missing = ""
     if term.missing_value is not None:
         missing = f"; missing: {_values(np.atleast_1d(term.missing_value))}"

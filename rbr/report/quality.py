@@ -66,7 +66,7 @@ def _classes(y: np.ndarray, p: np.ndarray, v: np.ndarray) -> dict[str, Any]:
     np.add.at(confusion, (y, p.argmax(axis=1)), v)
     scores = [("accuracy", float(np.trace(confusion)))]
     if curves:
-        scores.append(("mean AUC, each class against the rest", float(np.mean([curve["auc"] for curve in curves]))))
+        scores.append(("mean AUC", float(np.mean([curve["auc"] for curve in curves]))))
     return {
         "kind": "classes",
         "scores": scores,
@@ -81,8 +81,8 @@ def _numbers(y: np.ndarray, prediction: np.ndarray, v: np.ndarray) -> dict[str, 
     spread = float(v @ (y - v @ y) ** 2)
     scores = [
         ("R²", 1 - float(v @ residual**2) / spread if spread > 0 else np.nan),
-        ("root mean squared error", float(np.sqrt(v @ residual**2))),
-        ("mean absolute error", float(v @ np.abs(residual))),
+        ("RMSE", float(np.sqrt(v @ residual**2))),
+        ("mean |error|", float(v @ np.abs(residual))),
     ]
     shown = np.arange(len(y))
     if len(y) > MOST_RESIDUALS:

@@ -163,7 +163,7 @@ function lossOf(state, scores) {
   if (!y) return null;
   const v = weight || y.map(() => 1);
   const mean = (of) => sum(y.map((own, i) => v[i] * of(own, i))) / sum(v);
-  if (!state.texts.classes) return [["root mean squared error", Math.sqrt(mean((own, i) => (own - predictionOf(state.texts.link, scores[i])[0]) ** 2))]];
+  if (!state.texts.classes) return [["RMSE", Math.sqrt(mean((own, i) => (own - predictionOf(state.texts.link, scores[i])[0]) ** 2))]];
   const all = scores.map((own) => predictionOf(state.texts.link, own));
   const top = (own) => own.indexOf(Math.max(...own));
   return [["log-loss", mean((own, i) => -Math.log(Math.max(all[i][own], 1e-300)))], ["accuracy", mean((own, i) => (top(all[i]) === own ? 1 : 0))]];

@@ -13,7 +13,7 @@ function overviewSection(state) {
     ["features", `${used}`, `of ${n.toLocaleString("en")}`],
     ["terms", `${model.terms.length}`, counted(sum(model.terms.map((term) => piecesOf(term).length)), "piece")],
     isNaN(trained) ? null : ["training loss", general(trained, 4), texts.loss.replaceAll("_", " ")],
-    ...(content.quality ? content.quality.scores.slice(0, 2).map(([name, value]) => [name, value === null ? "–" : general(value, 4), `on ${counted(content.quality.n_rows, "given row")}`]) : []),
+    ...(content.quality ? content.quality.scores.slice(0, 2).map(([name, value]) => [name, value === null ? "–" : general(value, 4), counted(content.quality.n_rows, "given row")]) : []),
   ].filter(Boolean);
   const order = model.terms.map((_, t) => t).sort((a, b) => importance(model.terms[b]) - importance(model.terms[a]));
   const shown = order.slice(0, 15);
@@ -26,7 +26,7 @@ function overviewSection(state) {
   return section("overview", "Overview",
     h("dl", { class: "tiles" }, tiles.map(([name, value, note]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", { title: value }, value), h("span", {}, note))))),
     h("h3", {}, "The most important terms"),
-    h("p", { class: "note" }, `The mean size of what a term adds to the ${scaleLabel(state)}.${order.length > shown.length ? ` The first ${shown.length} of ${order.length}.` : ""}`),
+    h("p", { class: "note" }, `The mean size of what a term adds to ${toScale(state)}.${order.length > shown.length ? ` The first ${shown.length} of ${order.length}.` : ""}`),
     shown.length ? picture("The most important terms, by the mean size of what they add; the table below lists all", 40 + 26 * shown.length, () => importancePicture(model, shown)) : h("p", {}, "The model uses no column: it always predicts the same."),
     alternative("Table of all terms", () => table("All terms", ["term", "kind", "pieces", "mean |effect|", "share", "loss drop"], rowsOfTable, { numbers: [2, 3, 4, 5] })));
 }

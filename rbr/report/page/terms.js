@@ -13,6 +13,8 @@ function scaleLabel(state) {
   return link === "log" ? `log of ${target}` : target;
 }
 
+const toScale = (state) => (state.texts.link === "identity" ? "" : "the ") + scaleLabel(state);
+
 // Neighbouring bins of one piece with one value or one line, as segments over x.
 function segmentsOf(term, view) {
   const ends = [view.low, ...term.edges, view.high];
@@ -268,7 +270,7 @@ function pairPicture(state, t, width) {
   return {
     data,
     layout: layout({
-      xaxis: axis({ ...ticks(b, term, 1, Math.max(2, Math.floor(width / 90))), showgrid: false, title: titled(b.name) }),
+      xaxis: axis({ ...ticks(b, term, 1, Math.max(2, Math.floor(width / 110))), tickangle: 0, showgrid: false, title: titled(b.name) }),
       yaxis: axis({ ...ticks(a, term, 0, 9), showgrid: false, title: titled(a.name) }),
     }),
   };
@@ -301,7 +303,7 @@ function pieceTable(state, term) {
 
 function termPicture(state, t) {
   const term = state.model.terms[t];
-  const label = `${oneLine(term.name)}: what it adds to the ${scaleLabel(state)}. The table below says the same.`;
+  const label = `${oneLine(term.name)}: what it adds to ${toScale(state)}. The table below says the same.`;
   const heights = { numeric: 270, pair: 330 };
   const make = { numeric: numericPicture, category: categoryPicture, pair: pairPicture }[term.kind];
   return picture(label, heights[term.kind] || 54 + 26 * (piecesOf(term).length + 1), (width) => make(state, t, width));
@@ -343,7 +345,7 @@ function termsSection(state) {
         redraw(cards.querySelectorAll(".pair .plot"));
       }) : null;
   return section("terms", "Terms",
-    h("p", {}, `What each column adds to the ${scaleLabel(state)}, the most important first. The grey strip is the density of the training rows (on a square-root scale). Point at a picture, or open its table.`),
+    h("p", {}, `What each column adds to ${toScale(state)}, the most important first. The grey strip is the density of the training rows (on a square-root scale). Point at a picture, or open its table.`),
     h("p", { class: "legend" }, "Drawn by what its rows can say: ",
       [["100 rows or more", 1], ["30 to 100", 0.65], ["10 to 30", 0.45], ["fewer", 0.28]].map(([label, opacity]) => h("span", { class: "key" }, h("i", { class: "stroke", style: `opacity:${opacity}` }), label)),
       h("span", { class: "key" }, "▲ beyond the axis, on few rows"), state.bands ? h("span", { class: "key" }, h("i", { class: "band" }), "90% of bootstrap refits") : null),

@@ -184,7 +184,7 @@ function waterfallPicture(state) {
   const fill = steps.map((own) => (own.isTotal ? color("quiet") : own.change >= 0 ? color("accent") : color("class-1")));
   const ends = steps.slice(1).flatMap((own) => [own.base, own.base + own.change]);
   const [low, high] = [Math.min(0, ...ends, steps[0].change), Math.max(0, ...ends, steps[0].change)];
-  const pad = 0.16 * (high - low || 1);
+  const pad = (state.isNarrow() ? 0.34 : 0.16) * (high - low || 1);
   return {
     height: 60 + 27 * steps.length,
     data: [{
