@@ -16,6 +16,7 @@ from rbr._text import one_line
 from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.summary import head_of
 from rbr.model.terms import Term
+from rbr.plotting.panels import loudness
 
 if TYPE_CHECKING:
     from rbr.model import AdditiveModel
@@ -24,8 +25,6 @@ MOST_TERMS = 30
 MOST_PIECES = 40
 WIDTH, HEIGHT = 460, 84
 COLORS = ("#d1495b", "#00798c", "#c98a1b", "#7a66b0", "#559070", "#a8714f", "#4a73b5", "#b25fc4")
-# The fewest training rows, and how opaque a piece of so many is.
-LOUDNESS = ((100, 1.0), (30, 0.65), (10, 0.45), (0, 0.28))
 STYLE = (
     "<style>.rbr{font-size:13px;max-width:760px}.rbr summary{cursor:pointer;padding:3px 0}"
     ".rbr summary i{font-style:normal;opacity:.65}"
@@ -33,11 +32,6 @@ STYLE = (
     ".rbr .name{display:inline-block;width:11em;overflow:hidden;text-overflow:ellipsis;vertical-align:bottom}"
     ".rbr svg{max-width:100%;height:auto}.rbr .in{padding:0 0 8px 14px}</style>"
 )
-
-
-def loudness(rows: float) -> float:
-    """How loudly a piece of some training rows is drawn."""
-    return next(opacity for least, opacity in LOUDNESS if rows >= least)
 
 
 def compact_view(model: AdditiveModel) -> str:
@@ -59,7 +53,8 @@ def _line(term: AnyTerm, largest: float) -> str:
     note = f"{pieces}, {low:+.3g} to {high:+.3g}, mean |effect| {term.importance:.3g}"
     width = max(1, round(120 * term.importance / largest))
     return (
-        f'<details><summary><span class="name">{escape(one_line(term.name))}</span><b class="bar" style="width:{width}px"></b>'
+        f'<details><summary><span class="name">{escape(one_line(term.name))}</span>'
+        f'<b class="bar" style="width:{width}px"></b>'
         f'<i>{escape(note)}</i></summary><div class="in">{_picture(term)}</div></details>'
     )
 
