@@ -13,7 +13,7 @@ from rbr.losses import get_loss
 from rbr.model import AdditiveModel
 from rbr.model.terms import Term, labels_of_groups
 from rbr.plotting import panels, plot_model
-from rbr.plotting.value_axis import ValueScale
+from rbr.plotting.value_axis import ValueScale, value_scale
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -426,3 +426,11 @@ def test_what_few_rows_support_is_drawn_faintly():
     assert "Fainter lines and bars: pieces of fewer than 100 training rows." in footnotes(axes[0].figure)[0]
     loud = replace(model, terms=(replace(term, counts=np.full(3, 100.0)),))
     assert not footnotes(plot_model(loud, y_limits=(-2, 3))[0].figure)
+
+
+def test_a_band_of_few_rows_does_not_stretch_the_axis():
+    term = numeric_term([1.0, -1.0, 2.0], [0, 2, 4], [1, 2], weights=np.array([0.6, 0.399, 0.001]))
+    ends = np.array([[1.5], [-0.5], [100.0]])
+    for counts, highest in (([6000.0, 3990.0, 10.0], 2.0), ([6000.0, 3990.0, 40.0], 100.0), ([6.0, 4.0, 6.0], 100.0)):
+        known = replace(term, counts=np.array(counts))
+        assert value_scale([known], [(-ends, ends)]).whole[1] == highest
