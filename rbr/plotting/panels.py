@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rbr._text import one_line, short_numbers
-from rbr.plotting.value_axis import FEW_ROWS, QUIET_COLOR, ValueScale, apart, compact_number, set_value_axis
+from rbr.plotting.value_axis import QUIET_COLOR, ValueScale, apart, compact_number, set_value_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +29,8 @@ CLASS_COLORS = ("#d1495b", "#00798c", "#edae49", "#5f4b8b", "#66a182", "#8d5a3b"
 
 # The fewest training rows, and how opaque a piece of so many is drawn.
 LOUDNESS = ((100, 1.0), (30, 0.65), (10, 0.45), (0, 0.28))
+# Pieces of fewer rows are narrower, too.
+FEW_ROWS = 30
 
 X_SCALES = ("auto", "linear", "log", "rank")
 

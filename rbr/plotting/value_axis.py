@@ -18,8 +18,8 @@ Band: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 QUIET_COLOR = "#8d99a6"
 FAR_COLOR = "#f1f3f5"
-# What fewer training rows than this say of a piece decides nothing about the picture as a whole.
-FEW_ROWS = 30
+# This share of the rows, where a band is furthest out, does not decide how far the axis reaches.
+FEW_ROWS_SHARE = 0.002
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def value_scale(terms: Sequence[Term], bands: Sequence[Band] = (), share: float 
 
     For example, the log-odds of a bin with a dozen rows of one class are far from all the others. If leaving out the
     smallest and the largest `share` of what the terms add to the training rows more than halves the range, the scale is
-    linear only on what remains. The band of a piece of few rows may leave the picture.
+    linear only on what remains. Where a band of very few rows is far out it leaves the picture.
     """
     values = np.concatenate([term.all_values.ravel() for term in terms])
     weights = np.concatenate([np.repeat(term.weights, term.n_outputs) for term in terms])
@@ -66,9 +66,8 @@ def value_scale(terms: Sequence[Term], bands: Sequence[Band] = (), share: float 
     values, below = values[order], np.cumsum(weights[order])
     first, last = np.searchsorted(below, [share * below[-1], (1 - share) * below[-1]])
     inner = min(values[first], 0.0), max(values[min(last, len(values) - 1)], 0.0)
-    known = [_is_known(term) for term, _ in zip(terms, bands, strict=False)]
-    lows = [float(low[own].min()) for own, (low, _) in zip(known, bands, strict=True)]
-    highs = [float(high[own].max()) for own, (_, high) in zip(known, bands, strict=True)]
+    ends = [_far_ends(term, band) for term, band in zip(terms, bands, strict=False)]
+    lows, highs = [low for low, _ in ends], [high for _, high in ends]
     whole = min(0.0, *(term.range[0] for term in terms), *lows), max(0.0, *(term.range[1] for term in terms), *highs)
     if whole[0] == whole[1]:
         whole = (-1.0, 1.0)
@@ -76,13 +75,13 @@ def value_scale(terms: Sequence[Term], bands: Sequence[Band] = (), share: float 
     return ValueScale(whole, inner if squeezed else whole)
 
 
-def _is_known(term: Term) -> np.ndarray:
-    """Which bins are in pieces of more than a few rows; all of them if none is."""
-    rows = np.array(term.rows)
-    for piece in term.pieces:
-        bins = list(piece.bins)
-        rows[bins] = rows[bins].sum()
-    return rows >= min(FEW_ROWS, rows.max())
+def _far_ends(term: Term, band: Band) -> tuple[float, float]:
+    """The lowest and the highest end of a band, but for the bins of the very few rows where it is furthest out."""
+    ends = []
+    for values in (band[0].min(axis=1), -band[1].max(axis=1)):
+        order = np.argsort(values)
+        ends.append(float(values[order][np.searchsorted(np.cumsum(term.shares[order]), FEW_ROWS_SHARE, side="right")]))
+    return ends[0], -ends[1]
 
 
 def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, above: float) -> None:

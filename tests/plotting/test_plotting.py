@@ -429,8 +429,9 @@ def test_what_few_rows_support_is_drawn_faintly():
 
 
 def test_a_band_of_few_rows_does_not_stretch_the_axis():
-    term = numeric_term([1.0, -1.0, 2.0], [0, 2, 4], [1, 2], weights=np.array([0.6, 0.399, 0.001]))
+    term = numeric_term([1.0, -1.0, 2.0], [0, 2, 4], [1, 2])
     ends = np.array([[1.5], [-0.5], [100.0]])
-    for counts, highest in (([6000.0, 3990.0, 10.0], 2.0), ([6000.0, 3990.0, 40.0], 100.0), ([6.0, 4.0, 6.0], 100.0)):
-        known = replace(term, counts=np.array(counts))
-        assert value_scale([known], [(-ends, ends)]).whole[1] == highest
+    for share, highest in ((0.001, 2.0), (0.004, 100.0)):
+        known = replace(term, weights=np.array([0.6, 0.4 - share, share]))
+        scale = value_scale([known], [(-ends, ends)])
+        assert scale.whole == (-highest if highest > 2 else -1.5, highest)
