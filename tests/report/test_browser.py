@@ -35,12 +35,12 @@ def mixed_data(n=400, seed=0):
             "age": rng.integers(18, 90, n).astype(float),
             "income": np.exp(rng.normal(10, 1, n)),
             "kind": rng.choice(["a", "b", "c d", "ü<b>"], n),
-            "size": rng.choice([1, 2, 3], n),
+            "größe 😀": rng.choice([1, 2, 3], n),
         }
     )
     X.loc[::11, "age"] = np.nan
     X.loc[::13, "kind"] = None
-    score = 1.5 * np.sin(X["age"].fillna(40) / 12) + np.log(X["income"]) - 10 + (X["kind"] == "a") + 0.3 * X["size"]
+    score = 1.5 * np.sin(X["age"].fillna(40) / 12) + np.log(X["income"]) - 10 + (X["kind"] == "a") + 0.3 * X["größe 😀"]
     return X, score.to_numpy() + 0.3 * rng.normal(size=n), rng
 
 
@@ -418,12 +418,13 @@ def test_rows_of_a_csv_file_are_scored(browser, reports, tmp_path):
     model, X, file = reports("lines")
     browser.open(file)
     rows = X.iloc[:30].copy()
-    rows.loc[0, "kind"] = 'quoted "moon", with a comma\nand a line'
+    rows.loc[0, "kind"] = told = 'quoted "moon", with a comma\nand a line'
     rows.loc[1, "income"] = np.inf
     rows.to_csv(tmp_path / "rows.csv", index=False)
     browser.driver.find_element("id", "file").send_keys(str(tmp_path / "rows.csv"))
     message = browser.driver.find_element("css selector", "#edit .message")
     assert message.text == "Read 30 rows of rows.csv."
+    assert browser.run("return rbr.state.sample.rows[0][2]") == told
     shown = browser.run("return rbr.state.sample.rows.map((row) => rbr.scoresOf(rbr.state.model, row)[0])")
     np.testing.assert_allclose(shown, model.decision_function(rows), rtol=0, atol=1e-9)
     rows.drop(columns="age").to_csv(tmp_path / "other.csv", index=False)
