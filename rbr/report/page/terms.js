@@ -293,7 +293,7 @@ function pieceRows(state, term) {
 }
 
 const pieceCells = (own) => own.value.map((v, c) =>
-  own.line ? `${signed(own.ends[0][c])} to ${signed(own.ends[1][c])}` : signed(v, 4));
+  own.line && own.ends[0][c] !== own.ends[1][c] ? `${signed(own.ends[0][c])} to ${signed(own.ends[1][c])}` : signed(v, 4));
 
 function pieceTable(state, term) {
   const values = term.nOutputs === 1 ? ["adds"] : state.texts.labels;
