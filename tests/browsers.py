@@ -88,7 +88,7 @@ class Browser:
 
         self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         drawn = "const own = document.querySelector(arguments[0]); return own.wasDrawn && !own.isStale"
-        WebDriverWait(self.driver, 30).until(lambda _: self.run(drawn, selector))
+        WebDriverWait(self.driver, 90).until(lambda _: self.run(drawn, selector))
 
     def show_all(self) -> None:
         """Scroll through the page, so that every picture is drawn."""
@@ -96,7 +96,7 @@ class Browser:
 
         for k in range(self.run("return document.querySelectorAll('.plot').length")):
             self.run("document.querySelectorAll('.plot')[arguments[0]].scrollIntoView({block: 'center'})", k)
-            WebDriverWait(self.driver, 30).until(lambda _, k=k: self.run(IS_DRAWN, k))
+            WebDriverWait(self.driver, 90).until(lambda _, k=k: self.run(IS_DRAWN, k))
 
     def complaints(self) -> list[str]:
         """What the console says since the page was opened."""
@@ -113,5 +113,5 @@ class Browser:
         from selenium.webdriver.support.ui import WebDriverWait
 
         file = self.downloads / name
-        WebDriverWait(self.driver, 30).until(lambda _: file.exists())
+        WebDriverWait(self.driver, 90).until(lambda _: file.exists())
         return file.rename(self.downloads / f"{len(list(self.downloads.iterdir()))}-{name}")
