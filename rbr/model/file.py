@@ -59,10 +59,14 @@ def load(path: str | os.PathLike) -> AdditiveModel:
 
 
 def save(model: AdditiveModel, path: str | os.PathLike) -> None:
-    """Write the model to a temporary file in the same folder, then rename it to `path`."""
+    """Write the model as JSON with its checksum."""
     content = model_to_dict(model)
     content["checksum"] = _checksum(content)
-    data = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False).encode()
+    write_whole(path, json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False).encode())
+
+
+def write_whole(path: str | os.PathLike, data: bytes) -> None:
+    """Write a file whole or not at all: to a temporary file in the same folder, which is then renamed to `path`."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:

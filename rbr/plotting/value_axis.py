@@ -18,6 +18,8 @@ Band: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 QUIET_COLOR = "#8d99a6"
 FAR_COLOR = "#f1f3f5"
+# This share of the rows, where a band is furthest out, does not decide how far the axis reaches.
+FEW_ROWS_SHARE = 0.002
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def value_scale(terms: Sequence[Term], bands: Sequence[Band] = (), share: float 
 
     For example, the log-odds of a bin with a dozen rows of one class are far from all the others. If leaving out the
     smallest and the largest `share` of what the terms add to the training rows more than halves the range, the scale is
-    linear only on what remains.
+    linear only on what remains. Where a band of very few rows is far out it leaves the picture.
     """
     values = np.concatenate([term.all_values.ravel() for term in terms])
     weights = np.concatenate([np.repeat(term.weights, term.n_outputs) for term in terms])
@@ -64,12 +66,22 @@ def value_scale(terms: Sequence[Term], bands: Sequence[Band] = (), share: float 
     values, below = values[order], np.cumsum(weights[order])
     first, last = np.searchsorted(below, [share * below[-1], (1 - share) * below[-1]])
     inner = min(values[first], 0.0), max(values[min(last, len(values) - 1)], 0.0)
-    lows, highs = [float(low.min()) for low, _ in bands], [float(high.max()) for _, high in bands]
+    ends = [_far_ends(term, band) for term, band in zip(terms, bands, strict=False)]
+    lows, highs = [low for low, _ in ends], [high for _, high in ends]
     whole = min(0.0, *(term.range[0] for term in terms), *lows), max(0.0, *(term.range[1] for term in terms), *highs)
     if whole[0] == whole[1]:
         whole = (-1.0, 1.0)
     squeezed = 0 < inner[1] - inner[0] < (whole[1] - whole[0]) / 2
     return ValueScale(whole, inner if squeezed else whole)
+
+
+def _far_ends(term: Term, band: Band) -> tuple[float, float]:
+    """The lowest and the highest end of a band, but for the bins of the very few rows where it is furthest out."""
+    ends = []
+    for values in (band[0].min(axis=1), -band[1].max(axis=1)):
+        order = np.argsort(values)
+        ends.append(float(values[order][np.searchsorted(np.cumsum(term.shares[order]), FEW_ROWS_SHARE, side="right")]))
+    return ends[0], -ends[1]
 
 
 def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, above: float) -> None:
