@@ -37,6 +37,7 @@ class PairFit:
     rectangles : the mean number of rectangles of each pair
     prior_rows, share : what the next rounds begin with, by pair and output
     dispersion : the unit of the evidence
+    gain : what each pair brings on rows that it has not seen, in units of the mean loss; NaN if that is not known
     rectangle : the rectangle of each cell, if the tables were cut into few of them; otherwise None
     """
 
@@ -49,6 +50,7 @@ class PairFit:
     prior_rows: np.ndarray
     share: np.ndarray
     dispersion: float
+    gain: np.ndarray
     rectangle: np.ndarray | None = None
 
     @property

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbr.data.grids import coarse_bins
-from rbr.reference.grids import average_grid
+from rbr.reference.grids import average_grid, cut_places
 
 
 def trees(a, b, c, d, shape, has_levels):
@@ -90,6 +90,20 @@ def test_noise_has_no_evidence_and_a_rectangle_has():
     table, evidence, *_ = average_grid(sums, weights, 1.0, 0.5, 0.5)
     assert evidence > 3
     assert table[4:, 4:].min() > 0.5 > table[:4].max()
+
+
+def test_sides_are_cut_at_sharp_edges_or_in_the_middle():
+    weights = np.full((8, 6), 5.0)
+    sums = np.zeros((8, 6))
+    assert cut_places(sums, weights, 1.0, 3)[0, 8] == 4  # nothing to explain
+    sums[:3, 2:4] = 10.0  # an edge that only some blocks of the other side see
+    assert cut_places(sums, weights, 1.0, 3)[0, 8] == 3
+    assert cut_places(sums, weights, 1.0, 0)[0, 8] == 4
+    places = [cut_places(sums, weights, 1.0, 3), cut_places(sums.T, weights.T, 1.0, 3)]
+    assert set(places[0]) >= {(0, 8), (0, 3), (3, 8)}
+    # Cut there, the edge needs fewer rectangles and has more evidence.
+    middle, there = (average_grid(sums, weights, 1.0, 0.5, 0.0, places=own) for own in (None, places))
+    assert there[1] > middle[1] and there[2] < middle[2]
 
 
 @given(
