@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbr.data.binning import Binner
 from rbr.data.grids import coarse_bins
+from rbr.objective import make_objective
 from rbr.reference.grids import average_grid, cut_places
+from rbr.solvers.pairs import PairSearch, PairSpec, grids_of
 
 
 def trees(a, b, c, d, shape, has_levels):
@@ -90,6 +93,21 @@ def test_noise_has_no_evidence_and_a_rectangle_has():
     table, evidence, *_ = average_grid(sums, weights, 1.0, 0.5, 0.5)
     assert evidence > 3
     assert table[4:, 4:].min() > 0.5 > table[:4].max()
+
+
+def test_rectangles_of_pairs_are_degrees_of_freedom_of_the_dispersion():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = 2.0 * (X[:, 0] > 0) * (X[:, 1] > 0) + rng.normal(size=400)
+    objective = make_objective(Binner().fit_transform(X), y)
+    spec = PairSpec(np.empty((0, 2), dtype=np.int64), np.array([[0, 1]]))
+    search = PairSearch(objective, grids_of(objective, np.zeros(2, dtype=bool)), spec)
+    no_mains = objective.table_scores(objective.zero_tables(), np.zeros(0, dtype=np.int64))
+    fit = search.find(no_mains, 5.0)
+    n_rectangles = float((fit.share * fit.rectangles).sum())
+    assert n_rectangles > 3.0
+    assert fit.dispersion == pytest.approx(fit.objective.dispersion(fit.point, 5.0 + n_rectangles), rel=1e-12)
+    assert fit.dispersion > 1.005 * fit.objective.dispersion(fit.point, 5.0)
 
 
 def test_sides_are_cut_at_sharp_edges_or_in_the_middle():
