@@ -11,6 +11,7 @@ from rbr.data.binning import Binner
 from rbr.data.grids import coarse_bins
 from rbr.objective import make_objective
 from rbr.reference.grids import average_grid, cut_places
+from rbr.solvers.pair_fit import nearest_monotone
 from rbr.solvers.pairs import PairSearch, PairSpec, grids_of
 
 
@@ -108,6 +109,21 @@ def test_rectangles_of_pairs_are_degrees_of_freedom_of_the_dispersion():
     assert n_rectangles > 3.0
     assert fit.dispersion == pytest.approx(fit.objective.dispersion(fit.point, 5.0 + n_rectangles), rel=1e-12)
     assert fit.dispersion > 1.005 * fit.objective.dispersion(fit.point, 5.0)
+
+
+@pytest.mark.parametrize("signs", [(1, 1), (1, -1), (0, -1)])
+def test_a_grid_is_made_monotone_by_the_nearest_table(signs):
+    rng = np.random.default_rng(0)
+    grid, weights = rng.normal(size=(4, 5)), rng.uniform(0.2, 2.0, (4, 5))
+    n_ordered = (3, 4)  # the last row and column are missing values
+    found = nearest_monotone(grid, weights, n_ordered, signs)
+    assert (signs[0] * np.diff(found[:3], axis=0) >= 0).all() and (signs[1] * np.diff(found[:, :4], axis=1) >= 0).all()
+    # Nearest point of a cone: what is taken away is orthogonal to the table, and pulls into no monotone direction.
+    taken = weights * (grid - found)
+    assert abs((taken * found).sum()) < 1e-4
+    for _ in range(200):
+        other = nearest_monotone(rng.normal(size=grid.shape), weights, n_ordered, signs)
+        assert (taken * other).sum() < 1e-4
 
 
 def test_sides_are_cut_at_sharp_edges_or_in_the_middle():
