@@ -166,7 +166,7 @@ def nearest_monotone(
     array([[0., 2.],
            [1., 2.]])
     """
-    out, sides = grid.copy(), np.flatnonzero(signs)
+    out, sides = grid.copy(), np.flatnonzero(signs).tolist()
     taken = np.zeros((2, *grid.shape))
     for _ in range(MONOTONE_ROUNDS if len(sides) > 1 else 1):
         before = out.copy()
