@@ -185,6 +185,18 @@ class SolverOptions:
     # a tree that ends too soon loses more than one that goes on: benches/RESULTS.md has what .5 to .9 gave.
     cut_share: float = 0.7
     plane_share: float = 0.5
+    # Where rows cannot lie far out, as with classes, the sides of a grid are cut where that explains most, summed over
+    # this many blocks of the other side; otherwise always in the middle.
+    blocks_across_cuts: int = 8
+    # There a pair enters by the odds of features, less these units of log-likelihood: a few more weak pairs predict
+    # better. But its odds are never higher than these before the rows have spoken, or pairs would make one another
+    # likely.
+    discount_of_pairs: float = 2.0
+    most_odds_of_pairs: float = 3.0
+    # On rows outside bags a pair must gain more than this many standard errors, and as many units of log-likelihood in
+    # all: more than `least_gain_in_all`, since the best of many candidates is looked at.
+    proven_gain: float = 0.5
+    least_gain_of_pairs: float = 7.0
     # The prior of a rectangle is worth at most this many rows; where a row can lie far out, at least this many.
     most_prior_rows_of_pairs: float = 3000.0
     least_prior_rows_with_outliers: float = 10.0

@@ -24,7 +24,8 @@ def average_grids_cases(draw):
     for array in args:
         array.setflags(write=False)
     shares = draw(st.sampled_from([0.1, 0.5, 0.9])), draw(st.sampled_from([0.0, 0.5, 1.0]))
-    return Case((*args, *shares), [np.zeros(offsets[-1]), *(np.zeros(n) for _ in range(3))], n, assert_near)
+    n_blocks = draw(st.sampled_from([0, 1, 3]))
+    return Case((*args, *shares, n_blocks), [np.zeros(offsets[-1]), *(np.zeros(n) for _ in range(3))], n, assert_near)
 
 
 @st.composite

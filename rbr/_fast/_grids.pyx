@@ -1,6 +1,6 @@
 """The kernel of averages over all ways to halve a grid into rectangles."""
 
-from libc.math cimport INFINITY, exp, log, log1p, sqrt
+from libc.math cimport INFINITY, exp, fabs, log, log1p, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
@@ -11,6 +11,8 @@ cdef enum:
     # Doubles of scratch per rectangle: moments, the plane that its parents leave to it, its evidence and probabilities.
     PER_RECTANGLE = 20
 cdef double LEAST_SPREAD = 1e-9
+# Another place than the middle must explain more by this part of what the bins could: less is a rounding error.
+cdef double LEAST_GAIN = 1e-10
 
 # A rectangle that is less likely than this adds nothing to the average.
 cdef double NEVER = 1e-17
@@ -28,13 +30,13 @@ cdef enum:
     WXY = 8
 
 
-# The halves of a side: node 0 is the whole side, and the halves of a node come after it.
+# The parts of a side: node 0 is the whole side, and the two parts of a node come after it.
 cdef struct Halves:
     Py_ssize_t n
     bint has_levels     # whether the whole side may also be cut into all its bins at once
     int64_t *first      # the first bin of each node, and one past the last
     int64_t *last
-    int64_t *left       # the nodes of its halves, -1 for a single bin
+    int64_t *left       # the nodes of its parts, -1 for a single bin
     int64_t *right
 
 
@@ -52,16 +54,70 @@ cdef struct Whole:
     int n_slopes
 
 
-cdef Py_ssize_t _halve(Halves *side, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    cdef Py_ssize_t node = side.n, middle = (first + last) // 2
+# Running sums along a side, by block of the other side: entry (bin, block).
+cdef struct Blocks:
+    Py_ssize_t n
+    double *sums
+    double *weights
+    double prior
+    double least
+
+
+cdef double _explained(const Blocks *blocks, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef double s, total = 0.0
+    for k in range(blocks.n):
+        s = blocks.sums[last * blocks.n + k] - blocks.sums[first * blocks.n + k]
+        total += s * s / (blocks.weights[last * blocks.n + k] - blocks.weights[first * blocks.n + k] + blocks.prior)
+    return 0.5 * total
+
+
+cdef Py_ssize_t _cut(Halves *side, const Blocks *blocks, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t node = side.n, middle = (first + last) // 2, m
+    cdef double both, most
     side.n += 1
     side.first[node] = first
     side.last[node] = last
     side.left[node] = side.right[node] = -1
     if last - first > 1:
-        side.left[node] = _halve(side, first, middle)
-        side.right[node] = _halve(side, middle, last)
+        if blocks.n:
+            most = _explained(blocks, first, middle) + _explained(blocks, middle, last)
+            for m in range(first + 1, last):
+                both = _explained(blocks, first, m) + _explained(blocks, m, last)
+                if both > most + blocks.least:
+                    middle, most = m, both
+        side.left[node] = _cut(side, blocks, first, middle)
+        side.right[node] = _cut(side, blocks, middle, last)
     return node
+
+
+cdef void _cut_side(
+    Halves *side, const double *sums, const double *weights, Py_ssize_t n, Py_ssize_t n_other, Py_ssize_t stride,
+    Py_ssize_t stride_other, Py_ssize_t n_blocks, double prior, double *scratch,
+) noexcept nogil:
+    """Cut a side of n bins in the middle, or where that explains most, summed over blocks of the other side."""
+    cdef:
+        Py_ssize_t i, j, k
+        Blocks blocks
+        double w
+    blocks.n, blocks.prior = min(n_blocks, n_other), prior
+    blocks.sums, blocks.weights = scratch, scratch + (n + 1) * blocks.n
+    cdef double *size = scratch + 2 * (n + 1) * blocks.n
+    for k in range(blocks.n):
+        blocks.sums[k] = blocks.weights[k] = size[k] = 0.0
+    for i in range(n if blocks.n else 0):
+        for k in range(i * blocks.n, (i + 1) * blocks.n):
+            blocks.sums[k + blocks.n], blocks.weights[k + blocks.n] = blocks.sums[k], blocks.weights[k]
+        for j in range(n_other):
+            k = (i + 1) * blocks.n + j * blocks.n // n_other
+            blocks.sums[k] += sums[i * stride + j * stride_other]
+            blocks.weights[k] += weights[i * stride + j * stride_other]
+            size[j * blocks.n // n_other] += fabs(sums[i * stride + j * stride_other])
+    blocks.least = 0.0
+    for k in range(blocks.n):
+        w = blocks.weights[n * blocks.n + k]
+        blocks.least += LEAST_GAIN * 0.5 * size[k] * size[k] / (w + prior)
+    _cut(side, &blocks, 0, n)
 
 
 cdef double _of_levels(const Halves *side, const double *evidence, Py_ssize_t at, Py_ssize_t stride) noexcept nogil:
@@ -246,6 +302,7 @@ def average_grids(
     const double[::1] priors,        # IN  (n_grids,): the precision of the prior of a rectangle's value, positive
     double cut_share,                # IN  the prior probability that a rectangle is halved
     double plane_share,              # IN  the prior share of planes among rectangles that are left whole
+    Py_ssize_t n_blocks,             # IN  of the other side, over which a cut place is chosen; 0 for the middle
     double[::1] out,                 # OUT (offsets[-1],), the grids first <= t < last
     double[::1] evidence_out,        # OUT (n_grids,)
     double[::1] pieces_out,          # OUT (n_grids,)
@@ -264,6 +321,8 @@ def average_grids(
         Halves[2] b
         int64_t[2] at_a
         int64_t[2] at_b
+        const double *s
+        const double *w
     for t in range(first, last):
         most_a, most_b = max(most_a, sides[t, 0]), max(most_b, sides[t, 1])
     n_nodes = 2 * max(most_a, most_b)
@@ -290,10 +349,11 @@ def average_grids(
             a[0].has_levels, b[0].has_levels = sides[t, 4] and sides[t, 0] > 2, sides[t, 5] and sides[t, 1] > 2
             a[1].has_levels = b[1].has_levels = False
             # The second part of a side is the bin of missing values.
-            _halve(&a[0], 0, sides[t, 0])
-            _halve(&b[0], 0, sides[t, 1])
-            _halve(&a[1], 0, 1)
-            _halve(&b[1], 0, 1)
+            s, w = &sums[offsets[t]], &weights[offsets[t]]
+            _cut_side(&a[0], s, w, sides[t, 0], sides[t, 1], stride, 1, n_blocks, priors[t], scratch)
+            _cut_side(&b[0], s, w, sides[t, 1], sides[t, 0], 1, stride, n_blocks, priors[t], scratch)
+            _cut_side(&a[1], s, w, 1, 1, stride, 1, 0, priors[t], scratch)
+            _cut_side(&b[1], s, w, 1, 1, stride, 1, 0, priors[t], scratch)
             at_a[0], at_a[1] = 0, sides[t, 0]
             at_b[0], at_b[1] = 0, sides[t, 1]
             for row in range(2):

@@ -19,6 +19,9 @@ from rbr.solvers.pairs import PairFit, PairSearch, PairSpec, grids_of
 # More candidates than this are not judged: pairs are then looked for among the columns that the mains use.
 MOST_CANDIDATES = 1_000_000
 
+# The most pairs that "auto" uses, for each column.
+AUTO_PAIRS_PER_COLUMN = 2
+
 NO_PAIRS = np.empty((0, 2), dtype=np.int64)
 
 
@@ -82,8 +85,8 @@ def pair_spec(interactions: Any, interaction_cst: Any, columns: Columns, allowed
     """
     if isinstance(interactions, Iterable) and not isinstance(interactions, str):
         return PairSpec(NO_PAIRS, _given_pairs(interactions, columns))
-    most = None if interactions == "auto" else int(interactions)
     may_meet = np.flatnonzero(allowed).tolist()
+    most = AUTO_PAIRS_PER_COLUMN * len(may_meet) if interactions == "auto" else int(interactions)
     groups = _groups(interaction_cst, columns)
     if groups is None:
         if len(may_meet) * (len(may_meet) - 1) // 2 > MOST_CANDIDATES:
@@ -163,6 +166,7 @@ def fit_with_pairs(
     coarse = grids_of(objective, is_category)
     search = PairSearch(objective, coarse, spec, alpha=alpha, known_dispersion=dispersion, report=report)
     fit = search.find(_scores(mains), _numbers(mains))
+    fit = None if fit is None else search.proven(_scores(mains), fit)
     if fit is None:
         return mains, None
     mains = solve_mains(objective.shifted_by(fit.scores()))

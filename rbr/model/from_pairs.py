@@ -44,7 +44,7 @@ def pair_terms(binner: Binner, fit: PairFit | None, measure: bool = True) -> tup
             counts=np.round(shares * objective.n_total, 9),
             labels=fit.labels(k),
             loss_drop=drops[k],
-            gain=float(fit.evidence[k].max()),
+            gain=float(fit.gain[k]),
             **{name: sums[cells] for name, sums in observed.items()},
         )
         terms.append(term.compressed())

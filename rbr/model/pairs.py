@@ -223,7 +223,8 @@ class PairTerm(HasRows, HasColumns):
     loss_drop : float
         How far the training loss rises without this term. NaN if not known, as after an edit.
     gain : float
-        What the pair brought when it was chosen, on rows that did not choose it or as evidence. NaN if not known.
+        How far the mean loss of rows that the pair was not fitted on rises without it: rows outside of bags, beside the
+        mains and pairs of the search. NaN if not known, as after an edit.
     target_sums : array of shape (n_a * n_b, 1), with classes (n_a * n_b, n_classes), or empty
     exposures : array of shape (n_a * n_b,), or empty
         As those of a `Term`, cell by cell, row after row.

@@ -35,8 +35,8 @@ def head_of(model: AdditiveModel) -> list[str]:
 
 
 def _columns(model: AdditiveModel) -> tuple[str, ...]:
-    """The heads of the columns; only pairs have a gain."""
-    return COLUMNS if all(math.isnan(_gain(term)) for term in model.terms) else (*COLUMNS, "gain")
+    """The heads of the columns; only pairs have a gain, that of rows which they were not fitted on."""
+    return COLUMNS if all(math.isnan(_gain(term)) for term in model.terms) else (*COLUMNS, "held-out gain")
 
 
 def _gain(term: AnyTerm) -> float:

@@ -193,10 +193,13 @@ class Averaging:
     def log_odds(self, tables: np.ndarray) -> np.ndarray:
         """The log odds of some features, by output."""
         share = self.posterior.share
-        others = share.sum(axis=0) - share[tables]
-        price = np.log((self.n_allowed - others) / (others + 1.0)) + self.objective.options.price_of_prior
+        price = self.price_beside(share.sum(axis=0) - share[tables])
         price[self.bound.forced[tables] | self.uses_all] = -np.inf
         return self.posterior.evidence[tables] - price
+
+    def price_beside(self, n_used: np.ndarray) -> np.ndarray:
+        """The evidence that makes a feature as likely used as not, if so many of the others are in use."""
+        return np.log((self.n_allowed - n_used) / (n_used + 1.0)) + self.objective.options.price_of_prior
 
     def side_by_side(self, tables: np.ndarray) -> SideBySide:
         """Where the bins of some tables stand; remembered for single tables, which are visited again and again."""

@@ -18,8 +18,10 @@ from rbr._parallel import over_ranges
 from rbr.data.grids import CoarseBins
 from rbr.objective.protocol import Objective, Point
 
-# Rows and columns of a grid that is monotone along both sides are pooled in turn, this often.
-MONOTONE_ROUNDS = 20
+# Rows and columns of a grid that is monotone along both sides are pooled in turn until a round moves them by at most
+# this part of their range, or this often.
+MONOTONE_SETTLED = 1e-6
+MONOTONE_ROUNDS = 200
 
 # Merging two rows of cells costs nothing if it costs less than this part of what may be lost in all.
 NOTHING = 1e-9
@@ -37,6 +39,7 @@ class PairFit:
     rectangles : the mean number of rectangles of each pair
     prior_rows, share : what the next rounds begin with, by pair and output
     dispersion : the unit of the evidence
+    gain : what each pair brings on rows that it has not seen, in units of the mean loss; NaN if that is not known
     rectangle : the rectangle of each cell, if the tables were cut into few of them; otherwise None
     """
 
@@ -49,6 +52,7 @@ class PairFit:
     prior_rows: np.ndarray
     share: np.ndarray
     dispersion: float
+    gain: np.ndarray
     rectangle: np.ndarray | None = None
 
     @property
@@ -125,19 +129,13 @@ class PairFit:
         return replace(self._with_tables(f), rectangle=rectangle)
 
     def _made_monotone(self, signs: Sequence[tuple[int, ...]]) -> PairFit:
-        """Isotonic regression along the lines of each grid; along both sides, in turn, it is not the nearest table."""
+        """Each table is replaced by the nearest monotone one: see `nearest_monotone`."""
         tables, f = self.objective.tables, self.point.f.reshape(self.objective.tables.n_coef, -1).copy()
         for k, own in enumerate(signs):
             cells, shape = slice(tables.offsets[k], tables.offsets[k + 1]), self.coarse.n_bins[self.pairs[k]]
             weights, ordered = tables.weights[cells].reshape(shape), self.coarse.n_ordered[self.pairs[k]]
             for column in f[cells].T:
-                grid = column.reshape(shape)
-                for _ in range(MONOTONE_ROUNDS if all(own) else 1):
-                    for side in np.flatnonzero(own):
-                        _make_lines_monotone(
-                            np.moveaxis(grid, side, 0), np.moveaxis(weights, side, 0), ordered[side], own[side]
-                        )
-                column[:] = grid.ravel()
+                column[:] = nearest_monotone(column.reshape(shape), weights, ordered, own).ravel()
         return replace(self._with_tables(f), rectangle=None)
 
     def _with_tables(self, f: np.ndarray) -> PairFit:
@@ -147,6 +145,41 @@ class PairFit:
         f = f - np.repeat(means, tables.n_bins, axis=0)
         f = f[:, 0] if self.objective.n_outputs == 1 else f
         return replace(self, point=self.objective.point(f, np.arange(self.n_pairs), self.point.intercept))
+
+
+def nearest_monotone(
+    grid: np.ndarray, weights: np.ndarray, n_ordered: Sequence[int], signs: Sequence[int]
+) -> np.ndarray:
+    """The nearest table that never falls (1) or never rises (-1) along some sides; 0 leaves a side free.
+
+    Along one side it is the isotonic regression of each line. Along both, lines of one side and of the other are
+    regressed in turn, each time with what its last regression took away given back (Dykstra 1983): that converges to
+    the nearest table, while plain turns end at one that is merely monotone. What is left to do at the end is done by
+    running maxima. The bins after `n_ordered`, of missing values, have no order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr.solvers.pair_fit import nearest_monotone
+    >>> nearest_monotone(np.array([[0.0, 3.0], [1.0, 1.0]]), np.ones((2, 2)), (2, 2), (1, 1)).round(6)
+    array([[0., 2.],
+           [1., 2.]])
+    """
+    out, sides = grid.copy(), np.flatnonzero(signs).tolist()
+    taken = np.zeros((2, *grid.shape))
+    for _ in range(MONOTONE_ROUNDS if len(sides) > 1 else 1):
+        before = out.copy()
+        for side in sides:
+            given = out + taken[side]
+            out = given.copy()
+            _make_lines_monotone(np.moveaxis(out, side, 0), np.moveaxis(weights, side, 0), n_ordered[side], signs[side])
+            taken[side] = given - out
+        if np.abs(out - before).max() <= MONOTONE_SETTLED * np.ptp(grid):
+            break
+    for side in sides if len(sides) > 1 else ():
+        lines = np.moveaxis(out, side, 0)[: n_ordered[side]]
+        lines[:] = signs[side] * np.maximum.accumulate(signs[side] * lines, axis=0)
+    return out
 
 
 def _make_lines_monotone(grid: np.ndarray, weights: np.ndarray, n_ordered: int, sign: int) -> None:

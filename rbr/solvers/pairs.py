@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from rbr._backend import kernels
+from rbr._options import SolverOptions
 from rbr._parallel import over_ranges
 from rbr.constraints import Constraints
 from rbr.data.grids import CoarseBins, coarse_bins
 from rbr.objective.protocol import Objective, Point
 from rbr.solvers.averaging import Averaging
 from rbr.solvers.pair_fit import PairFit, sides_of
+from rbr.solvers.pair_gains import held_out_gains
 
 # Pairs are judged in tiles of this many tables, so that the joint sums of one tile are held at a time.
 TABLES_PER_TILE = 128
@@ -79,9 +81,8 @@ class GridAveraging(Averaging):
         super().__post_init__()
         self.posterior.rows[:] = JUDGED_PRIOR_ROWS
 
-    @property
-    def n_allowed(self) -> float:
-        return self.n_candidates
+    def price_beside(self, n_used: np.ndarray) -> np.ndarray:
+        return price_of_pair(self.n_candidates, n_used, self.has_bounded_rows, self.objective.options)
 
     @property
     def least_prior_rows(self) -> float:
@@ -102,7 +103,10 @@ class GridAveraging(Averaging):
         posterior, options = self.posterior, self.objective.options
         totals = np.maximum(np.add.reduceat(W, at.starts) / self.objective.n_total, 1e-300)
         priors = np.maximum(posterior.rows[at.pairs, output] * totals, 1e-300)
-        means, evidence, pieces, suggested = averaged_grids(at, S, W, priors, options, self.objective.n_threads)
+        means, evidence, pieces, suggested = averaged_grids(
+            *(at, S, W, priors, options, self.objective.n_threads),
+            n_blocks=options.blocks_across_cuts if self.has_bounded_rows else 0,
+        )
         posterior.evidence[at.pairs, output], posterior.pieces[at.pairs, output] = evidence, pieces
         most = options.most_prior_rows_of_pairs
         posterior.rows[at.pairs, output] = np.clip(suggested / totals, self.least_prior_rows, most)
@@ -121,12 +125,22 @@ class GridAveraging(Averaging):
         return self._settle(point, np.arange(self.bound.n_features), report)
 
 
-def averaged_grids(at: Any, S, W, priors, options, n_threads: int, plane_share: float | None = None):
+def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, options: SolverOptions) -> np.ndarray:
+    """The evidence that makes one more pair as likely used as not, beside those in use."""
+    odds = np.log(np.maximum(n_candidates - n_used, 1.0) / (n_used + 1.0))
+    if not has_bounded_rows:
+        return odds + options.price_of_prior
+    return np.maximum(odds - options.discount_of_pairs, -np.log(options.most_odds_of_pairs))
+
+
+def averaged_grids(
+    at: Any, S, W, priors, options, n_threads: int, *, plane_share: float | None = None, n_blocks: int = 0
+):
     """(means, evidence, number of rectangles, suggested priors) of grids that stand side by side."""
     n = len(at.sides)
     out, results = np.zeros(len(S)), np.zeros((3, n))
     shares = options.cut_share, options.plane_share if plane_share is None else plane_share
-    inputs = at.offsets, at.sides, np.ascontiguousarray(S), np.ascontiguousarray(W), priors, *shares
+    inputs = at.offsets, at.sides, np.ascontiguousarray(S), np.ascontiguousarray(W), priors, *shares, n_blocks
     over_ranges(kernels().average_grids, n, min(n_threads, n), *inputs, out, *results)
     return out, *results
 
@@ -199,9 +213,42 @@ class PairSearch:
         """The same pairs beside other mains."""
         rows = self.objective.shifted_by(mains)
         found, _ = self._rounds(rows, used_df, fit, np.empty((0, 2), dtype=np.int64))
-        return found if found.n_pairs else None
+        if not found.n_pairs:
+            return None
+        gains = dict(zip(map(tuple, fit.pairs.tolist()), fit.gain.tolist(), strict=True))
+        return replace(found, gain=np.array([gains[a, b] for a, b in found.pairs.tolist()]))
+
+    def proven(self, mains: Any, fit: PairFit) -> PairFit | None:
+        """The same with what each pair gains on rows outside bags; those that do not gain clearly are left out.
+
+        Pairs enter at a low price, and in tables of classes their grids are cut where the rows suggest, so some are
+        noise. Pairs that the user named stay.
+        """
+        gains, errors = held_out_gains(fit, lambda inside: self._on_bag(inside, fit))
+        options, in_all = self.objective.options, gains * self.objective.n_total / fit.dispersion
+        is_noise = (gains <= options.proven_gain * errors) | (in_all <= options.least_gain_of_pairs)
+        is_kept = ~is_noise | self._is_forced(fit.pairs)
+        fit = replace(fit, gain=gains)
+        if is_kept.all():
+            return fit
+        if not is_kept.any():
+            return None
+        return self._only(self.objective.shifted_by(mains), fit, np.flatnonzero(is_kept))
+
+    def _on_bag(self, inside: Objective, fit: PairFit) -> Point:
+        bound = Constraints(shape="free").bind_to(inside.tables, inside.n_total)
+        run = GridAveraging(
+            *(inside, bound, self.alpha, np.ones(fit.n_pairs, dtype=bool), fit.dispersion, True),
+            *(inside.options.bag_settled, fit.sides()),
+        )
+        run.posterior.rows[:], run.posterior.evidence[:] = fit.prior_rows, fit.evidence
+        return run.settle(run.point(), lambda point: False)[0]
 
     # Rounds ----------------------------------------------------------------------------------------------------
+
+    def _is_forced(self, pairs: np.ndarray) -> np.ndarray:
+        number = [self.objective.tables.n_tables, 1]
+        return np.isin(pairs @ number, self.spec.forced @ number)
 
     def _is_full(self, fit: PairFit) -> bool:
         return self.spec.most is not None and fit.n_pairs >= self.spec.most
@@ -230,8 +277,7 @@ class PairSearch:
         pairs = pairs[order]
         objective = rows.over_pairs(self.coarse, pairs)
         bound = Constraints(shape="free").bind_to(objective.tables, objective.n_total)
-        number = [rows.tables.n_tables, 1]
-        bound = replace(bound, forced=np.isin(pairs @ number, self.spec.forced @ number))
+        bound = replace(bound, forced=self._is_forced(pairs))
         settled = objective.options.bag_settled
         own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
         run = GridAveraging(
@@ -254,7 +300,7 @@ class PairSearch:
         posterior = run.posterior
         return PairFit(
             *(pairs, self.coarse, run.objective, point, posterior.evidence.copy(), posterior.pieces.copy()),
-            *(posterior.rows.copy(), posterior.share.copy(), run.dispersion),
+            *(posterior.rows.copy(), posterior.share.copy(), run.dispersion, np.full(len(pairs), np.nan)),
         )
 
     def _only(self, rows: Objective, fit: PairFit, kept: np.ndarray) -> PairFit:
@@ -263,7 +309,8 @@ class PairSearch:
         f = fit.point.f[fit.objective.tables.bins_of(kept)]
         point = objective.point(f, np.arange(len(kept)), fit.point.intercept)
         by_pair = {
-            name: getattr(fit, name)[kept] for name in ("pairs", "evidence", "rectangles", "prior_rows", "share")
+            name: getattr(fit, name)[kept]
+            for name in ("pairs", "evidence", "rectangles", "prior_rows", "share", "gain")
         }
         return replace(fit, objective=objective, point=point, **by_pair)
 
@@ -286,7 +333,7 @@ class PairSearch:
         self.candidates = pairs_[np.argsort(-evidence_, kind="stable")[: options.many_pairs]]
         is_new = ~np.isin(pairs_ @ [rows.tables.n_tables, 1], tried @ [rows.tables.n_tables, 1])
         n_used = 0 if fit is None else fit.n_pairs
-        price = np.log(max(len(self.spec.candidates) - n_used, 1) / (n_used + 1.0)) + options.price_of_prior
+        price = price_of_pair(len(self.spec.candidates), n_used, rows.loss.has_known_dispersion, options)
         is_new &= evidence_ - price > -options.least_log_odds
         order = np.argsort(-evidence_[is_new], kind="stable")[: options.pairs_per_search]
         return pairs_[is_new][order]

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbr.data.binning import Binner
 from rbr.data.grids import coarse_bins
-from rbr.reference.grids import average_grid
+from rbr.objective import make_objective
+from rbr.reference.grids import average_grid, cut_places
+from rbr.solvers.pair_fit import nearest_monotone
+from rbr.solvers.pairs import PairSearch, PairSpec, grids_of
 
 
 def trees(a, b, c, d, shape, has_levels):
@@ -90,6 +94,50 @@ def test_noise_has_no_evidence_and_a_rectangle_has():
     table, evidence, *_ = average_grid(sums, weights, 1.0, 0.5, 0.5)
     assert evidence > 3
     assert table[4:, 4:].min() > 0.5 > table[:4].max()
+
+
+def test_rectangles_of_pairs_are_degrees_of_freedom_of_the_dispersion():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = 2.0 * (X[:, 0] > 0) * (X[:, 1] > 0) + rng.normal(size=400)
+    objective = make_objective(Binner().fit_transform(X), y)
+    spec = PairSpec(np.empty((0, 2), dtype=np.int64), np.array([[0, 1]]))
+    search = PairSearch(objective, grids_of(objective, np.zeros(2, dtype=bool)), spec)
+    no_mains = objective.table_scores(objective.zero_tables(), np.zeros(0, dtype=np.int64))
+    fit = search.find(no_mains, 5.0)
+    n_rectangles = float((fit.share * fit.rectangles).sum())
+    assert n_rectangles > 3.0
+    assert fit.dispersion == pytest.approx(fit.objective.dispersion(fit.point, 5.0 + n_rectangles), rel=1e-12)
+    assert fit.dispersion > 1.005 * fit.objective.dispersion(fit.point, 5.0)
+
+
+@pytest.mark.parametrize("signs", [(1, 1), (1, -1), (0, -1)])
+def test_a_grid_is_made_monotone_by_the_nearest_table(signs):
+    rng = np.random.default_rng(0)
+    grid, weights = rng.normal(size=(4, 5)), rng.uniform(0.2, 2.0, (4, 5))
+    n_ordered = (3, 4)  # the last row and column are missing values
+    found = nearest_monotone(grid, weights, n_ordered, signs)
+    assert (signs[0] * np.diff(found[:3], axis=0) >= 0).all() and (signs[1] * np.diff(found[:, :4], axis=1) >= 0).all()
+    # Nearest point of a cone: what is taken away is orthogonal to the table, and pulls into no monotone direction.
+    taken = weights * (grid - found)
+    assert abs((taken * found).sum()) < 1e-4
+    for _ in range(200):
+        other = nearest_monotone(rng.normal(size=grid.shape), weights, n_ordered, signs)
+        assert (taken * other).sum() < 1e-4
+
+
+def test_sides_are_cut_at_sharp_edges_or_in_the_middle():
+    weights = np.full((8, 6), 5.0)
+    sums = np.zeros((8, 6))
+    assert cut_places(sums, weights, 1.0, 3)[0, 8] == 4  # nothing to explain
+    sums[:3, 2:4] = 10.0  # an edge that only some blocks of the other side see
+    assert cut_places(sums, weights, 1.0, 3)[0, 8] == 3
+    assert cut_places(sums, weights, 1.0, 0)[0, 8] == 4
+    places = [cut_places(sums, weights, 1.0, 3), cut_places(sums.T, weights.T, 1.0, 3)]
+    assert set(places[0]) >= {(0, 8), (0, 3), (3, 8)}
+    # Cut there, the edge needs fewer rectangles and has more evidence.
+    middle, there = (average_grid(sums, weights, 1.0, 0.5, 0.0, places=own) for own in (None, places))
+    assert there[1] > middle[1] and there[2] < middle[2]
 
 
 @given(
