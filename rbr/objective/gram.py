@@ -22,9 +22,9 @@ from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.losses import Loss
-from rbr.objective.common import BaseObjective
+from rbr.objective.common import BaseObjective, added
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Point, Tables
-from rbr.objective.rows import RowObjective, added
+from rbr.objective.rows import RowObjective
 
 # The cost model of `gram_is_faster`, in nanoseconds of one core (docs/performance.md): a cross-tabulation has a cost
 # per row and pair of columns, and one per entry of the matrix.

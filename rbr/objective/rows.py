@@ -26,7 +26,7 @@ from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import classes, hessians
 from rbr.objective import lines as lines_of_rows
 from rbr.objective import pairs as pairs_of_rows
-from rbr.objective.common import BaseObjective
+from rbr.objective.common import BaseObjective, added
 from rbr.objective.jumps import BetterJumps, Jumps
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
@@ -105,15 +105,6 @@ class _RowsAt:
     def total(self, sums: Callable[..., np.ndarray]) -> np.ndarray:
         pairs = zip(self.blocks, self.scores, strict=True)
         return added(sums(block.y, z, block.v, self.n_threads) for block, z in pairs)
-
-
-def added(parts):
-    """The sum of one or more arrays, in their order."""
-    parts = iter(parts)
-    total = next(parts)
-    for part in parts:
-        total = total + part
-    return total
 
 
 class RowObjective(BaseObjective):
@@ -344,7 +335,7 @@ class RowObjective(BaseObjective):
             hessians.merged_codes(block.design, groups, rows) for block, rows in zip(self._blocks, chosen, strict=True)
         ]
         self.work.columns_read += len(groups.tables) * sum(c.shape[1] for c in codes) / self._n_rows
-        return hessians.Merged(groups, accuracy, codes)
+        return hessians.Merged.of(groups, accuracy, codes)
 
     def hessian(self, point: Point, merged: hessians.Merged, curvature: hessians.Curvature, output: int = 0) -> Hessian:
         by_row, n_sampled = curvature.of_output(output), merged.accuracy.n_sampled
@@ -353,13 +344,10 @@ class RowObjective(BaseObjective):
             rows = self._spread(n_sampled)
             scale = sum(float(block.v[own].sum()) for block, own in zip(self._blocks, rows, strict=True))
             by_row = [a[own] / scale for a, own in zip(by_row, rows, strict=True)]
-        matrix = added(
-            hessians.cross_tabulation(codes, merged.groups.offsets, weights, self.n_threads)
-            for codes, weights in zip(merged.codes, by_row, strict=True)
-        )
-        n_tables = len(merged.groups.tables)
+        matrix = merged.cross_tabulation(by_row, self.n_threads)
+        n_packs = len(merged.packing.packs)
         n_looked_at = sum(len(a) for a in by_row)
-        self.work.columns_read += n_tables * (n_tables + 1) // 2 * n_looked_at / self._n_rows
+        self.work.columns_read += n_packs * (n_packs + 1) // 2 * n_looked_at / self._n_rows
         total = float(added(a.sum() for a in by_row))
         if not merged.accuracy.is_rough:
             return Hessian(matrix, np.diagonal(matrix), total)
