@@ -73,6 +73,8 @@ class SolverOptions:
     # What guides them is the Hessian of each class, from at least this many rows, and this many for each unknown.
     preconditioner_rows: int = 2048
     preconditioner_rows_per_unknown: int = 16
+    # One of all classes together may cost as much as this many products with the Hessian of all rows, which it saves.
+    products_saved: float = 12.0
 
     # Rows. From here on passes over the rows are what a fit costs.
     many_rows: int = 50_000

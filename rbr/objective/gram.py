@@ -321,6 +321,9 @@ class GramObjective(BaseObjective):
                 matrix[where[t], where[u]], matrix[where[u], where[t]] = block, block.T
         return Hessian(matrix, np.diagonal(matrix), 1.0)
 
+    def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: _MergedBins) -> None:
+        """None: there is one output."""
+
     def hessian_times(self, point: Point, curvature: Handle, tables: np.ndarray):
         bins = self.tables.bins_of(tables)
         return lambda f: self._times(f, tables) - self._masses * float(self._masses[bins] @ f[bins])

@@ -370,6 +370,10 @@ class RowObjective(BaseObjective):
 
         return of_tables
 
+    def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: hessians.Merged) -> np.ndarray | None:
+        pays = classes.pays(self, merged, n_unknowns)
+        return classes.hessian_between(self, point, merged) if pays else None
+
     # Other objectives ----------------------------------------------------------------------------------------
 
     def sample(self, share: float) -> RowObjective | None:
