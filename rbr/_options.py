@@ -88,8 +88,9 @@ class SolverOptions:
     # The curvature of the constant model, which sets the length of some steps, is that of at most this many rows.
     curvature_rows: int = 1 << 16
     # A fit by rows costs this many nanoseconds per row and column, all its passes together: what the choice between
-    # rows and their cross-tabulation goes by (docs/performance.md). 0 never takes the cross-tabulation.
-    ns_per_entry_by_rows: float = 25.0
+    # rows and their cross-tabulation goes by. 25 where columns are independent, hundreds where they are not
+    # (docs/performance.md). 0 never takes the cross-tabulation.
+    ns_per_entry_by_rows: float = 44.0
 
     # Hessians. Rough above this many rows, or with more cells than this and than there are entries.
     rough_from_rows: int = 50_000

@@ -28,7 +28,7 @@ from rbr.objective.rows import RowObjective
 
 # The cost model of `gram_is_faster`, in nanoseconds of one core (docs/performance.md): a cross-tabulation has a cost
 # per row and pair of columns, and one per entry of the matrix.
-NS_PER_PAIR, NS_PER_WEIGHTED_PAIR = 1.0, 1.5
+NS_PER_PAIR, NS_PER_WEIGHTED_PAIR = 2.5, 3.0
 NS_PER_GRAM_ENTRY = 15.0
 MAX_GRAM_BYTES = 256 << 20
 
