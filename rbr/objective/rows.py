@@ -144,6 +144,7 @@ class RowObjective(BaseObjective):
         self._blocks = tuple(blocks)
         self._n_rows = sum(block.n_rows for block in self._blocks)
         self._is_part_of_many = is_part_of_many
+        self.known_moments: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # by table, see `bin_moments`
 
     # Properties ----------------------------------------------------------------------------------------------
 
@@ -470,6 +471,7 @@ class RowObjective(BaseObjective):
         self._check_values("rebin")
         other = self._with(rebinned(self._blocks, edges), self.n_total)
         other.work = self.work  # one fit, one count
+        other.known_moments = {j: known for j, known in self.known_moments.items() if j not in edges}
         return other
 
     def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
