@@ -105,16 +105,21 @@ def tables_of(args) -> Iterator[tuple[str, str, Any]]:
 
 def fit_hist(task: str, X, y, exposure, jobs: int):
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
 
-    X = X.apply(lambda c: c if c.dtype.kind in "ifb" else c.astype("category"))
-    many = [c for c in X if X[c].dtype.kind not in "ifb" and X[c].nunique() > 255]
-    X = X.assign(**{c: X[c].cat.codes for c in many})
-    if task in ("binary", "multiclass"):
-        HistGradientBoostingClassifier().fit(X, y)
-    elif task == "count":
-        HistGradientBoostingRegressor(loss="poisson").fit(X, y / exposure, sample_weight=exposure)
-    else:
-        HistGradientBoostingRegressor().fit(X, y)
+    def numbered(column):
+        return column.astype("category").cat.rename_categories(range(column.nunique()))
+
+    # It cannot sort text with missing values among it, and takes at most 255 categories.
+    X = X.apply(lambda c: c if c.dtype.kind in "ifb" else numbered(c))
+    X = X.assign(**{c: X[c].cat.codes for c in X if X[c].dtype.kind not in "ifb" and X[c].nunique() > 255})
+    with threadpool_limits(jobs):  # OpenMP has read its environment already, and threads that wait would count
+        if task in ("binary", "multiclass"):
+            HistGradientBoostingClassifier().fit(X, y)
+        elif task == "count":
+            HistGradientBoostingRegressor(loss="poisson").fit(X, y / exposure, sample_weight=exposure)
+        else:
+            HistGradientBoostingRegressor().fit(X, y)
 
 
 def fit_xgboost(task: str, X, y, exposure, jobs: int):

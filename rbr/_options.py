@@ -73,6 +73,8 @@ class SolverOptions:
     # What guides them is the Hessian of each class, from at least this many rows, and this many for each unknown.
     preconditioner_rows: int = 2048
     preconditioner_rows_per_unknown: int = 16
+    # One of all classes together may cost as much as this many products with the Hessian of all rows, which it saves.
+    products_saved: float = 12.0
 
     # Rows. From here on passes over the rows are what a fit costs.
     many_rows: int = 50_000
@@ -86,8 +88,9 @@ class SolverOptions:
     # The curvature of the constant model, which sets the length of some steps, is that of at most this many rows.
     curvature_rows: int = 1 << 16
     # A fit by rows costs this many nanoseconds per row and column, all its passes together: what the choice between
-    # rows and their cross-tabulation goes by (docs/performance.md). 0 never takes the cross-tabulation.
-    ns_per_entry_by_rows: float = 25.0
+    # rows and their cross-tabulation goes by. 25 where columns are independent, hundreds where they are not
+    # (docs/performance.md). 0 never takes the cross-tabulation.
+    ns_per_entry_by_rows: float = 44.0
 
     # Hessians. Rough above this many rows, or with more cells than this and than there are entries.
     rough_from_rows: int = 50_000

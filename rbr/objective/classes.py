@@ -1,19 +1,26 @@
 """Products with the Hessian of several classes, which couples them: that of row i is v_i (diag(p_i) - p_i p_i').
 
-It is never built: with K classes it would have K^2 blocks. A product is a look-up, a product by row and a sum by bin.
+From all rows it is never built: with K classes it would have K^2 blocks. A product is a look-up, a product by row and a
+sum by bin. Built from a sample of the rows, it guides conjugate gradients that take such products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rbr._backend import kernels
+from rbr.objective.hessians import Merged
 from rbr.objective.protocol import Point
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowObjective
+
+# What a sampled Hessian costs per row and pair of tables, and per cube of the unknowns, and what a product with that of
+# all rows costs per row and table, in nanoseconds of one core.
+NS_PER_PAIR, NS_PER_CUBE, NS_PER_ENTRY = 1.5, 0.03, 1.5
 
 
 def hessian_times(objective: RowObjective, point: Point, tables: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -45,3 +52,52 @@ def hessian_times(objective: RowObjective, point: Point, tables: np.ndarray) -> 
         return out
 
     return of_tables
+
+
+def hessian_between(objective: RowObjective, point: Point, merged: Sequence[Merged]) -> np.ndarray:
+    """The Hessian between the groups of all outputs, followed by the outputs' intercepts, from a sample of rows."""
+    n_outputs, accuracy = objective.n_outputs, merged[0].accuracy
+    rows = objective._spread(objective._n_rows if accuracy.n_sampled is None else accuracy.n_sampled)
+    raws = zip(point.handle.raw, rows, strict=True)
+    probabilities = [np.asfortranarray(objective.loss.inverse_link(raw[own])) for raw, own in raws]
+    v = [block.v[own] for block, own in zip(objective._blocks, rows, strict=True)]
+    scale = sum(float(own.sum()) for own in v)
+    starts = np.concatenate([[0], np.cumsum([own.groups.offsets[-1] for own in merged])])
+    hessian = np.zeros((starts[-1] + n_outputs, starts[-1] + n_outputs))
+    for c in range(n_outputs):
+        own, at_c = slice(starts[c], starts[c + 1]), starts[-1] + c
+        for d in range(n_outputs):
+            pairs = zip(v, probabilities, strict=True)
+            weights = [w / scale * p[:, c] * ((c == d) - p[:, d]) for w, p in pairs]
+            hessian[own, starts[-1] + d] = hessian[starts[-1] + d, own] = merged[c].sums(weights)
+            hessian[at_c, starts[-1] + d] = sum(float(w.sum()) for w in weights)
+            if c == d:
+                hessian[own, own] = merged[c].cross_tabulation(weights, objective.n_threads)
+            elif c < d:
+                other = slice(starts[d], starts[d + 1])
+                hessian[own, other] = _between(merged[c], merged[d], weights)
+                hessian[other, own] = hessian[own, other].T
+    return hessian
+
+
+def _between(one: Merged, other: Merged, weights: list[np.ndarray]) -> np.ndarray:
+    """For each group of one output and each of another, the weight of the rows that are in both."""
+    n_tables, n_codes = len(one.packing.packs), one.packing.offsets[-1]
+    offsets = np.concatenate([one.packing.offsets[:-1], n_codes + other.packing.offsets])
+    features, total = np.arange(len(offsets) - 1), np.zeros((n_codes, offsets[-1] - n_codes))
+    for codes, codes_of_other, own in zip(one.codes, other.codes, weights, strict=True):
+        together, out = np.concatenate([codes, codes_of_other]), np.zeros((offsets[-1], offsets[-1]))
+        first = 0
+        for t in range(n_tables):  # in the list of pairs (0, 0), (0, 1), …, (1, 1), … those of t with the other output
+            last = first + len(features) - t
+            kernels().gram(together, offsets, features, own, offsets, out, first + n_tables - t, last)
+            first = last
+        total += out[:n_codes, n_codes:]
+    return other.packing.of_groups(one.packing.of_groups(total).T).T
+
+
+def pays(objective: RowObjective, merged: Sequence[Merged], n_unknowns: int) -> bool:
+    """Whether `hessian_between` and its factor cost less than the products that they save."""
+    n_packs, n_tables = sum(len(m.packing.packs) for m in merged), sum(len(m.groups.tables) for m in merged)
+    ns = NS_PER_PAIR * merged[0].codes[0].shape[1] * n_packs * (n_packs + 1) / 2 + NS_PER_CUBE * n_unknowns**3
+    return ns < objective.options.products_saved * NS_PER_ENTRY * objective._n_rows * n_tables

@@ -36,3 +36,12 @@ class BaseObjective:
         given, w = sums[bins].T, weights[bins]
         sums[bins] = np.divide(-given, w, out=np.zeros_like(given), where=w > 0).T
         return sums if self.n_outputs == 1 else np.ascontiguousarray(sums)
+
+
+def added(parts):
+    """The sum of one or more arrays, in their order."""
+    parts = iter(parts)
+    total = next(parts)
+    for part in parts:
+        total = total + part
+    return total

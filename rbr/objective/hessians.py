@@ -17,6 +17,8 @@ from rbr._backend import kernels
 from rbr._options import SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
+from rbr.objective.common import added
+from rbr.objective.packing import Packing
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian
 
 # With fewer pairs of entries than this a second thread costs more than it saves.
@@ -55,11 +57,32 @@ class Curvature(Handle):
 
 @dataclass(frozen=True, eq=False)
 class Merged(Handle):
-    """The codes of each block, for all rows or a sample, with bins merged into groups."""
+    """The codes of each block, for all rows or a sample, with bins merged into groups, and small tables packed."""
 
     groups: Groups
     accuracy: Accuracy
+    packing: Packing
     codes: list[np.ndarray]
+
+    @classmethod
+    def of(cls, groups: Groups, accuracy: Accuracy, codes: list[np.ndarray]) -> Merged:
+        packing = Packing(groups.n_groups, codes)
+        return cls(groups, accuracy, packing, [packing.packed(own) for own in codes])
+
+    def cross_tabulation(self, weights: list[np.ndarray], n_threads: int) -> np.ndarray:
+        """For each pair of groups, the weight of the rows of all blocks that are in both."""
+        pairs = zip(self.codes, weights, strict=True)
+        sums = added(cross_tabulation(codes, self.packing.offsets, own, n_threads) for codes, own in pairs)
+        if not self.packing.is_needed:
+            return sums
+        return np.ascontiguousarray(self.packing.of_groups(self.packing.of_groups(sums).T))
+
+    def sums(self, values: list[np.ndarray]) -> np.ndarray:
+        """For each group, the sum of values over its rows."""
+        out, features = np.zeros(self.packing.offsets[-1]), np.arange(len(self.packing.offsets) - 1)
+        for codes, own in zip(self.codes, values, strict=True):
+            kernels().rmatvec(codes, self.packing.offsets, features, own, 0, len(own), out, 0, len(features))
+        return self.packing.of_groups(out)
 
 
 def accuracy(options: SolverOptions, n_rows: int, n_tables: int, n_groups: int, n_unknowns: int) -> Accuracy:
@@ -135,15 +158,11 @@ def _scale_to_all_rows(
     that would carry as much information.
     """
     groups = merged.groups
-    in_sample = np.diagonal(matrix).copy()
-    in_all, squares = np.empty_like(in_sample), np.zeros_like(in_sample)
-    for t, j in enumerate(groups.tables):
-        first, last = groups.offsets[t], groups.offsets[t + 1]
-        n = last - first
-        bins = groups.bins(j)
+    in_sample, squares = np.diagonal(matrix).copy(), merged.sums([curvature**2 for curvature in by_row])
+    in_all = np.empty_like(in_sample)
+    for j, first, last in zip(groups.tables, groups.offsets[:-1], groups.offsets[1:], strict=True):
+        bins, n = groups.bins(j), last - first
         in_all[first:last] = np.bincount(groups.of_bin[bins], by_bin[bins], minlength=n)[:n]
-        for codes, curvature in zip(merged.codes, by_row, strict=True):
-            squares[first:last] += np.bincount(codes[t], curvature**2, minlength=n)[:n]
     ratio, n_seen = (
         np.divide(a, b, out=np.zeros_like(a), where=b > 0) for a, b in ((in_all, in_sample), (in_sample**2, squares))
     )

@@ -7,6 +7,7 @@ bin of the residual times the distance besides those of the residual.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -32,7 +33,20 @@ class Distances(Handle):
 
 
 def bin_moments(objective: RowObjective, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """See `Objective.bin_moments`."""
+    """See `Objective.bin_moments`; what is known of a table is not computed again."""
+    own, known = objective.tables, objective.known_moments
+    new = [int(j) for j in tables if int(j) not in known]
+    known.update(zip(new, _moments(objective, new), strict=True))
+    means, spreads, bounds = np.full(own.n_coef, np.nan), np.zeros(own.n_coef), np.empty((len(tables), 2))
+    for t, j in enumerate(tables):
+        bins = slice(own.offsets[j], own.offsets[j + 1])
+        means[bins], spreads[bins], bounds[t] = known[int(j)]
+    objective.work.columns_read += len(new)
+    return means, spreads, bounds
+
+
+def _moments(objective: RowObjective, tables: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """For each table, the means and spreads of x by bin, and its bounds."""
     own, offsets = objective.tables, objective.tables.offsets
     # The sums of v, v d and v d^2, d the distance from the position that the bin has so far, in units of the table's
     # largest position: squares of x could overflow. The last entry of a table is for rows without a bin.
@@ -41,10 +55,10 @@ def bin_moments(objective: RowObjective, tables: np.ndarray) -> tuple[np.ndarray
     units = [np.abs(positions).max() or 1.0 for positions in near]
     bounds = np.tile([np.inf, -np.inf], (len(tables), 1))
     columns = [int(own.columns[j, 0]) for j in tables]
-    for block in objective._blocks:
+    for block in objective._blocks if tables else ():
         for rows, values in cast("ColumnValues", block.values).columns(columns):
             for t, (j, x) in enumerate(zip(tables, values, strict=True)):
-                codes, v = block.design.codes[j, rows], block.v[rows]
+                codes, v = block.design.codes[j, rows].astype(np.intp), block.v[rows]
                 is_finite = np.isfinite(x)
                 if not is_finite.all():
                     codes, v, x = codes[is_finite], v[is_finite], x[is_finite]
@@ -53,15 +67,11 @@ def bin_moments(objective: RowObjective, tables: np.ndarray) -> tuple[np.ndarray
                     x = (x - near[t][codes]) / units[t]
                     for power, by_row in enumerate((v, v * x, v * x * x)):
                         sums[t][power] += np.bincount(codes, by_row, minlength=sums[t].shape[1])
-    means, spreads = np.full(own.n_coef, np.nan), np.zeros(own.n_coef)
-    for t, j in enumerate(tables):
-        bins = slice(offsets[j], offsets[j + 1])
+    for t in range(len(tables)):
         weight = np.where(sums[t][0] > 0, sums[t][0], np.nan)[:-1]
         moved, square = (a[:-1] / weight for a in sums[t][1:])
-        means[bins] = near[t][:-1] + units[t] * moved
-        spreads[bins] = units[t] * np.sqrt(np.nan_to_num(np.maximum(square - moved**2, 0.0)))
-    objective.work.columns_read += len(tables)
-    return means, spreads, bounds
+        means = near[t][:-1] + units[t] * moved
+        yield means, units[t] * np.sqrt(np.nan_to_num(np.maximum(square - moved**2, 0.0))), bounds[t]
 
 
 def distances(objective: RowObjective, tables: np.ndarray, positions: np.ndarray) -> Distances:

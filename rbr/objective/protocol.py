@@ -359,6 +359,12 @@ class Objective(Protocol):
     def hessian_times(self, point: Point, curvature: Any, tables: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The Hessian as a map from some tables to sums by bin, with the intercept eliminated."""
 
+    def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: Any) -> np.ndarray | None:
+        """The curvature between merged bins of all outputs, then their intercepts; None if it costs more than it saves.
+
+        `merged` holds the columns of each output. With one output `hessian` has the same; this is never asked for.
+        """
+
     def dispersion(self, point: Point, df: float = 1.0) -> float:
         """phi around a point with df fitted numbers: what one number explains by chance, in units of the loss."""
 

@@ -26,7 +26,7 @@ from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import classes, hessians
 from rbr.objective import lines as lines_of_rows
 from rbr.objective import pairs as pairs_of_rows
-from rbr.objective.common import BaseObjective
+from rbr.objective.common import BaseObjective, added
 from rbr.objective.jumps import BetterJumps, Jumps
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
@@ -107,15 +107,6 @@ class _RowsAt:
         return added(sums(block.y, z, block.v, self.n_threads) for block, z in pairs)
 
 
-def added(parts):
-    """The sum of one or more arrays, in their order."""
-    parts = iter(parts)
-    total = next(parts)
-    for part in parts:
-        total = total + part
-    return total
-
-
 class RowObjective(BaseObjective):
     """The mean loss of c + X f over weighted rows, minimised over the intercept c; an `Objective`.
 
@@ -153,6 +144,7 @@ class RowObjective(BaseObjective):
         self._blocks = tuple(blocks)
         self._n_rows = sum(block.n_rows for block in self._blocks)
         self._is_part_of_many = is_part_of_many
+        self.known_moments: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # by table, see `bin_moments`
 
     # Properties ----------------------------------------------------------------------------------------------
 
@@ -344,7 +336,7 @@ class RowObjective(BaseObjective):
             hessians.merged_codes(block.design, groups, rows) for block, rows in zip(self._blocks, chosen, strict=True)
         ]
         self.work.columns_read += len(groups.tables) * sum(c.shape[1] for c in codes) / self._n_rows
-        return hessians.Merged(groups, accuracy, codes)
+        return hessians.Merged.of(groups, accuracy, codes)
 
     def hessian(self, point: Point, merged: hessians.Merged, curvature: hessians.Curvature, output: int = 0) -> Hessian:
         by_row, n_sampled = curvature.of_output(output), merged.accuracy.n_sampled
@@ -353,13 +345,10 @@ class RowObjective(BaseObjective):
             rows = self._spread(n_sampled)
             scale = sum(float(block.v[own].sum()) for block, own in zip(self._blocks, rows, strict=True))
             by_row = [a[own] / scale for a, own in zip(by_row, rows, strict=True)]
-        matrix = added(
-            hessians.cross_tabulation(codes, merged.groups.offsets, weights, self.n_threads)
-            for codes, weights in zip(merged.codes, by_row, strict=True)
-        )
-        n_tables = len(merged.groups.tables)
+        matrix = merged.cross_tabulation(by_row, self.n_threads)
+        n_packs = len(merged.packing.packs)
         n_looked_at = sum(len(a) for a in by_row)
-        self.work.columns_read += n_tables * (n_tables + 1) // 2 * n_looked_at / self._n_rows
+        self.work.columns_read += n_packs * (n_packs + 1) // 2 * n_looked_at / self._n_rows
         total = float(added(a.sum() for a in by_row))
         if not merged.accuracy.is_rough:
             return Hessian(matrix, np.diagonal(matrix), total)
@@ -381,6 +370,10 @@ class RowObjective(BaseObjective):
             return self._bin_sums([c * (raw - mean) for c, raw in pairs], tables)
 
         return of_tables
+
+    def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: hessians.Merged) -> np.ndarray | None:
+        pays = classes.pays(self, merged, n_unknowns)
+        return classes.hessian_between(self, point, merged) if pays else None
 
     # Other objectives ----------------------------------------------------------------------------------------
 
@@ -478,6 +471,7 @@ class RowObjective(BaseObjective):
         self._check_values("rebin")
         other = self._with(rebinned(self._blocks, edges), self.n_total)
         other.work = self.work  # one fit, one count
+        other.known_moments = {j: known for j, known in self.known_moments.items() if j not in edges}
         return other
 
     def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

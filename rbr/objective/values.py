@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,14 +31,15 @@ class ColumnValues:
             rows = self._rows if rows is None else self._rows[rows]
         return self._table.numbers(j, j + 1, rows)[:, 0].astype(np.float64)
 
-    def columns(self, chosen: Sequence[int]) -> Iterator[tuple[slice, np.ndarray]]:
-        """(stretch of rows, (n_columns, n_rows) values of some columns), over all rows.
+    def columns(self, chosen: Sequence[int]) -> Iterator[tuple[slice, Iterable[np.ndarray]]]:
+        """(stretch of rows, the values of some columns, one after the other), over all rows.
 
-        A stretch of an array stays in cache while its columns are picked out of it.
+        A stretch of an array stays in cache while its columns are picked out of it; so does a column of a frame while
+        it is worked on.
         """
         whole = self._table.whole() if self._rows is None else None
         if whole is None:
-            yield slice(None), np.array([self.column(j) for j in chosen])
+            yield slice(None), (self.column(j) for j in chosen)
             return
         for first in range(0, len(whole), ROWS_PER_STRETCH):
             rows = slice(first, min(first + ROWS_PER_STRETCH, len(whole)))

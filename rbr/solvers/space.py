@@ -8,6 +8,7 @@ cross-tabulation of the curvature over merged bins if the support is small, and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -15,10 +16,13 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from rbr.constraints import BoundConstraints
-from rbr.objective.protocol import EXACT, Groups, Handle, Hessian, Objective, Point
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point
 from rbr.solvers.pieces import TableBasis, coarsened, piece_basis
 
 Inverse = Callable[[np.ndarray], np.ndarray]
+
+# A Hessian that only guides conjugate gradients has this part of its diagonal added: it may be singular.
+SINGULAR_SHARE = 1e-3
 
 
 class SpaceTable(NamedTuple):
@@ -43,6 +47,8 @@ class Space:
         self.accuracy = objective.accuracy(len(self.classes[0]), self._n_groups(0), int(self.starts[-1]))
         self._merged: dict[int, tuple[Handle, list[TableBasis], np.ndarray]] = {}
         self._rough_inverse: tuple[Inverse, Handle] | None = None
+        # Whether a Hessian of all classes together may cost less than the passes that it saves.
+        self._outputs_pay = self.n_classes > 1 and objective.has_many_rows
         self._n_solved = 0  # Newton steps by conjugate gradients
         self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, if known
 
@@ -125,7 +131,9 @@ class Space:
             return None
         if is_dense and self.accuracy.is_rough:
             return self.tables(-self._rough_newton(point, curvature, alpha)(gradient))
-        apply_inverses = self._inverses(point, curvature, alpha)
+        apply_inverses = None if majorize else self._inverse_of_outputs(point, curvature, alpha)
+        if apply_inverses is None:
+            apply_inverses = self._inverses(point, curvature, alpha)
         if is_dense:
             return self.tables(-apply_inverses(gradient))
         of_tables = self.objective.hessian_times(point, curvature, self.support)
@@ -161,14 +169,41 @@ class Space:
                 inverses.append(self._invert_blocks(c, by_bin if by_bin.ndim == 1 else by_bin[:, c], alpha))
         return lambda r: np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
-    def _merged_columns(self, c: int) -> tuple[Handle, list[TableBasis], np.ndarray]:
+    def _inverse_of_outputs(self, point: Point, curvature: Handle, alpha: float) -> Inverse | None:
+        """r -> r times the inverse of a sampled Hessian of all classes; None if it costs more than it saves."""
+        n, options = int(self.starts[-1]), self.objective.options
+        if not self._outputs_pay or not 0 < n <= options.max_dense_unknowns:
+            return None
+        accuracy = replace(self.objective.preconditioner_accuracy(n), groups_per_line=options.line_groups)
+        columns = [self._merged_columns(c, accuracy) for c in range(self.n_classes)]
+        found = self.objective.hessian_of_outputs(point, n, *(merged for merged, _, _ in columns))
+        if found is None:
+            self._outputs_pay, self._merged = False, {}
+            return None
+        bases = [basis.group_basis for _, own, _ in columns for basis in own] + [np.eye(self.n_classes)]
+        sizes = [len(basis) for basis in bases]
+        between = _between(bases, found, np.concatenate([[0], np.cumsum(sizes)]))
+        by_bin, _ = self.objective.curvature_sums(point, self.support, curvature=curvature)
+        squares = [t.basis.basis.T**2 @ by_bin[t.bins, c] for c in range(self.n_classes) for t in self.classes[c]]
+        in_all, in_sample = np.concatenate(squares), np.diagonal(between)[:n]
+        stretch = np.sqrt(np.divide(in_all, in_sample, out=np.zeros(n), where=in_sample > 0))
+        hessian, coupling = stretch[:, None] * between[:n, :n] * stretch, stretch[:, None] * between[:n, n:]
+        np.fill_diagonal(hessian, in_all)
+        # Adding one number to all classes changes nothing: pinv drops that direction.
+        hessian -= coupling @ np.linalg.pinv(between[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
+        # Nor does adding the same table to all of them.
+        hessian[np.diag_indices(n)] += SINGULAR_SHARE * in_all
+        return _invert(hessian, np.zeros(n), 0.0, alpha)
+
+    def _merged_columns(self, c: int, accuracy: Accuracy | None = None) -> tuple[Handle, list[TableBasis], np.ndarray]:
         """(merged columns of a class, bases of its tables over the groups, groups' offsets); kept between steps."""
         if c not in self._merged:
             tables = self.classes[c]
             labels = self.labels if self.labels.ndim == 1 else self.labels[:, c]
-            accuracy = self.accuracy
-            if self.n_classes > 1:
-                accuracy = self.objective.preconditioner_accuracy(int(self.starts[c + 1] - self.starts[c]))
+            if accuracy is None:
+                accuracy = self.accuracy
+                if self.n_classes > 1:
+                    accuracy = self.objective.preconditioner_accuracy(int(self.starts[c + 1] - self.starts[c]))
             of_bin, merged = np.zeros(self.offsets[-1], dtype=np.int64), []
             for t in tables:
                 basis = t.basis

@@ -72,7 +72,7 @@ class Sealed:
         if isinstance(answer, Handle) and not isinstance(answer, Box):
             return Box(answer, self.__dict__["_Sealed__key"])
         if isinstance(answer, np.ndarray):
-            assert len(answer) <= self.tables.n_coef + 1, f"an array of {len(answer)} numbers"
+            assert len(answer) <= self.n_outputs * (self.tables.n_coef + 1), f"an array of {len(answer)} numbers"
         return Draws(answer, self) if type(answer).__name__ == "RowBags" else answer
 
     def _opened(self, argument):

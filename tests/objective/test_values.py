@@ -141,3 +141,24 @@ def test_without_values_the_error_says_what_is_missing(asked):
     arguments = {"better_jumps": (point, {}), "rebin": ({},), "bin_moments": ([0],), "distances": ([0], None)}
     with pytest.raises(ValueError, match=f"{asked} needs the values of the columns: make the objective with X"):
         getattr(objective, asked)(*arguments[asked])
+
+
+def test_moments_that_are_known_are_those_computed_again():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 3))
+    binner = rbr.Binner(max_bins=6).fit(X)
+    objective = rbr.make_objective(binner.transform(X), X[:, 0], X=X)
+    tables = np.arange(3)
+    first = objective.bin_moments(tables)
+    read = objective.work.columns_read
+    means, _, bounds = objective.bin_moments(tables[1:])
+    np.testing.assert_array_equal(means[6:], first[0][6:])
+    np.testing.assert_array_equal(bounds, first[2][1:])
+    assert objective.work.columns_read == read
+    before = np.quantile(X[:, 1], np.arange(1, 6) / 6)
+    other = objective.rebin({1: (before, before + [0, 0, 0.05, 0, 0])})
+    known = other.bin_moments(tables)
+    other.known_moments.clear()
+    for one, fresh in zip(known, other.bin_moments(tables), strict=True):
+        np.testing.assert_array_equal(one, fresh)
+    assert not np.array_equal(known[0][6:12], first[0][6:12])
