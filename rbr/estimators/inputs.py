@@ -29,6 +29,8 @@ class Columns:
     @classmethod
     def of(cls, X: Any) -> Columns:
         """The columns of a table that has been checked."""
+        if isinstance(X, Columns):
+            return X
         return cls(open_table(X).names if is_frame(X) else None, X.shape[1])
 
     def label(self, j: int) -> str:
