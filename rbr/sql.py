@@ -88,7 +88,8 @@ def fit(
     >>> import rbr
     >>> connection = sqlite3.connect(":memory:")
     >>> _ = connection.execute("CREATE TABLE houses (rooms REAL, town TEXT, price REAL)")
-    >>> rows = [(k % 7, "north" if k % 3 else "south", 2.0 * (k % 7 > 3) + (k % 3 == 0)) for k in range(600)]
+    >>> noise = [(37 * k % 101) / 101 for k in range(600)]
+    >>> rows = [(k % 7, "north" if k % 3 else "south", 2.0 * (k % 7 > 3) + (k % 3 == 0) + noise[k]) for k in range(600)]
     >>> _ = connection.executemany("INSERT INTO houses VALUES (?, ?, ?)", rows)
     >>> m = rbr.sql.fit(connection, "houses", target="price", shape="constant")
     >>> [(term.name, len(term.pieces)) for term in m.terms_]
