@@ -17,6 +17,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from rbr._checks import check_real
+from rbr._options import DEFAULTS
+from rbr._parallel import resolve_n_jobs
 from rbr.data.passes import Progress
 from rbr.distributed import partitions as of_partitions
 from rbr.distributed.executor import Cluster, DaskParts, require_dask
@@ -26,7 +28,7 @@ from rbr.estimators.base import all_or_nothing, with_callbacks
 from rbr.estimators.inputs import name_of
 from rbr.estimators.sources import ClassTargets, NumberTargets
 from rbr.losses import get_loss
-from rbr.objective.parts import ROWS_PER_LEAF, cut_points, parts_objective
+from rbr.objective.parts import ROWS_PER_LEAF, LocalParts, cut_points, parts_objective
 
 # Values of numeric columns are kept beside the codes, for lines and cuts within bins, if they take no more than this
 # share of the memory that the workers may use.
@@ -52,6 +54,9 @@ class _DaskEstimator:
 
     _local_class: type
     _rows_per_leaf = ROWS_PER_LEAF
+    # So few rows are averaged over all ways to cut, table after table: a round trip for each would take far longer than
+    # to send their codes to the client once.
+    _most_rows_on_client = DEFAULTS.averaged_rows
     client: Any
     timeout: float
 
@@ -177,9 +182,6 @@ class _DaskEstimator:
             f"to_local().score on rows in memory"
         )
 
-    def _keep(self, model, solution, binner):
-        super()._keep(model, solution, binner)  # type: ignore[misc]
-
 
 def _answer(X: Any, offset: Any = None, *, estimator: Any, method: str, columns: Any, options: dict) -> Any:
     """On a worker: a method over one partition, as an array or a frame with its index."""
@@ -222,6 +224,9 @@ class _DaskFit:
         limits = own._limits(X)
         constraints = own._constraints(X, binner, *limits)
         parts, squares = self._parts(targets, binner, workers)
+        if sum(self.n_rows) <= own._most_rows_on_client:
+            n_threads = resolve_n_jobs(own.n_jobs)
+            parts = LocalParts(self.cluster.gathered(parts.parts, parts.names), n_threads)
         loss, classes = self._loss_and_classes(targets)
         objective = parts_objective(parts, loss=loss)
         codes = np.arange(0 if classes is None else len(classes), dtype=np.float64)
@@ -375,7 +380,8 @@ class DaskRBRRegressor(_DaskEstimator, RBRRegressor):
     Notes
     -----
     The model is that of `RBRRegressor` with the same bins, whatever the partitions and workers. Up to 200,000 rows the
-    bins are the same too; with more rows they come from quantile sketches (`rbr.data.sketches.rank_error`).
+    bins are the same too, and codes are sent to the client, which averages over all ways to cut them. With more rows
+    the bins come from quantile sketches (`rbr.data.sketches.rank_error`), and the codes stay on the workers.
 
     Examples
     --------

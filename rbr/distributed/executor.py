@@ -7,6 +7,8 @@ the tables that the client sent and the partitions, and the fit goes on with the
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import operator
 import time
 import uuid
@@ -30,6 +32,10 @@ def require_dask() -> Any:
     except ImportError as error:
         raise ImportError("rbr.distributed needs dask and distributed: pip install 'rbr[dask]'") from error
     return distributed
+
+
+class _TaskError(Exception):
+    """A task has failed; its future knows why."""
 
 
 class Cluster:
@@ -79,23 +85,35 @@ class Cluster:
     def gathered(self, futures: Sequence[Any], names: Sequence[str], on_wait: Callable[[int], None] | None = None):
         """The results; `names` says in errors what each of them is made of."""
         distributed = require_dask()
-        alone_since = None
-        while True:
-            try:
-                distributed.wait(futures, timeout=SECONDS_BETWEEN_LOOKS)
-                break
-            except (TimeoutError, distributed.TimeoutError):
-                alone_since = None if self.client.nthreads() else alone_since or time.monotonic()
-                if alone_since is not None and time.monotonic() - alone_since > self.timeout:
-                    raise self._no_workers() from None
-            except distributed.CancelledError:
-                break
-            if on_wait is not None:
-                on_wait(sum(future.status == "finished" for future in futures))
-        for future, name in zip(futures, names, strict=True):
-            if future.status != "finished":
-                raise self._explained(future, name)
-        return self.client.gather(list(futures))
+        loop, alone_since = self.client.loop.asyncio_loop, None
+        answer = asyncio.run_coroutine_threadsafe(self._gather(list(futures)), loop)
+        try:
+            while True:
+                try:
+                    return answer.result(SECONDS_BETWEEN_LOOKS)
+                except TimeoutError:
+                    alone_since = None if self.client.nthreads() else alone_since or time.monotonic()
+                    if alone_since is not None and time.monotonic() - alone_since > self.timeout:
+                        raise self._no_workers() from None
+                if on_wait is not None:
+                    on_wait(sum(future.status == "finished" for future in futures))
+        except (distributed.CancelledError, concurrent.futures.CancelledError, _TaskError):
+            distributed.wait([future for future in futures if not future.cancelled()])
+            for future, name in zip(futures, names, strict=True):
+                if future.status != "finished":
+                    raise self._explained(future, name) from None
+            raise
+        finally:
+            answer.cancel()
+
+    async def _gather(self, futures: list) -> list:
+        """The results, or a `_TaskError` in place of the error of a task, which could be of any kind."""
+        try:
+            return await self.client.gather(futures, asynchronous=True)
+        except Exception as error:
+            if any(future.status != "finished" for future in futures):
+                raise _TaskError from error
+            raise
 
     def _explained(self, future: Any, name: str) -> BaseException:
         """The error of a task, which names its partition."""
