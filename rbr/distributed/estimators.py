@@ -6,6 +6,7 @@ parts -> the same solver -> AdditiveModel.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import itertools
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from rbr._checks import check_real
@@ -76,6 +78,12 @@ class _DaskEstimator:
     def __getstate__(self):
         """Without the client, which belongs to this process."""
         return {**super().__getstate__(), "client": None}  # type: ignore[misc]
+
+    def __sklearn_clone__(self):
+        """A clone shares the client, which cannot be copied."""
+        other = BaseEstimator.__sklearn_clone__(copy.copy(self))
+        other.client = self.client
+        return other
 
     @all_or_nothing
     @with_callbacks
@@ -299,7 +307,7 @@ class _DaskFit:
         binner = self.estimator._binner()
         lazy = [sketch(p.X, p.y, p.weight, p.offset, binner, self.unit, targets, p.name) for p in self.given]
         futures = self.cluster.compute(lazy)
-        self._gathered_statuses("sketches", futures)
+        self._check_columns(futures)
         while len(futures) > 1:  # pairwise, on the workers
             pairs = zip(futures[::2], futures[1::2], strict=False)
             merged = [self.cluster.submit(of_partitions.merge_sketches, *pair, name="sketch") for pair in pairs]
@@ -307,10 +315,13 @@ class _DaskFit:
         whole = self.cluster.gathered(futures, ["the sketch of all partitions"])[0]
         return whole.first, whole.sketch.fit()
 
-    def _gathered_statuses(self, stage: str, futures: list) -> None:
-        """Wait for results that stay on the workers, and raise the error of the first that failed."""
-        done = [self.cluster.submit(_is_there, future, name="look") for future in futures]
-        self._gathered(stage, done)
+    def _check_columns(self, futures: list) -> None:
+        """Wait for the sketches, which stay on the workers, and compare the columns of all partitions."""
+        asked = [self.cluster.submit(of_partitions.kinds_of, future, name="look") for future in futures]
+        found = self._gathered("sketches", asked)
+        seen = [(kinds, name) for kinds, name in zip(found, self.names, strict=True) if kinds is not None]
+        for kinds, name in seen[1:]:
+            kinds.check(*seen[0][:1], name, seen[0][1])
 
     def _parts(self, targets: Any, binner: Any, workers: dict[str, int]) -> tuple[DaskParts, float]:
         """(parts on the workers, sum of w^2 / c over all rows; see `partitions.code`)."""
@@ -349,10 +360,6 @@ class _DaskFit:
             return None
         callback, n_done = self.callback, itertools.count(1)
         return lambda _: bool(callback(Progress("fit", next(n_done), None, time.perf_counter() - self.start)))
-
-
-def _is_there(result: Any) -> bool:
-    return True
 
 
 def _squares(coded: Any) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from rbr.data.binning import Binner
 from rbr.data.design import BinnedMatrix
 from rbr.data.passes import _check_bins, _checked
-from rbr.data.sketches import TableSketch
+from rbr.data.sketches import LevelCounts, TableSketch
 from rbr.data.sources import Block
 from rbr.data.tables import open_table
 from rbr.objective.parts_leaves import Part
@@ -151,6 +151,46 @@ def sketch(X: Any, y: Any, weight: Any, offset: Any, binner: Binner, unit: float
     own.add(block.X, targets.weigh(block.weight, block.y), where)
     first = block.X.iloc[:1] if hasattr(block.X, "iloc") else block.X[:1]
     return Sketched(own, first, where)
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The columns of a partition: their names, and of each whether it holds text, numbers, or nothing (None)."""
+
+    names: tuple[str, ...] | None
+    kinds: tuple[str | None, ...]
+
+    def check(self, first: Kinds, where: str, where_first: str) -> None:
+        """Raise a ValueError that names the partition whose columns are not those of the first."""
+        if len(self.kinds) != len(first.kinds) or self.names != first.names:
+            own, others = (k.names or tuple(f"x{j}" for j in range(len(k.kinds))) for k in (self, first))
+            lacks, more = [n for n in others if n not in own], [n for n in own if n not in others]
+            what = (
+                f"lacks the columns {lacks}"
+                if lacks
+                else f"has the columns {more} too"
+                if more
+                else "has another order"
+            )
+            raise ValueError(f"{where} {what}, compared with {where_first}; all partitions must have the same columns")
+        for j, (own_kind, first_kind) in enumerate(zip(self.kinds, first.kinds, strict=True)):
+            if own_kind and first_kind and own_kind != first_kind:
+                name = f"x{j}" if self.names is None else self.names[j]
+                raise ValueError(
+                    f"{where}: column {name!r} holds {own_kind}, and {first_kind} in {where_first}; a column must have "
+                    f"one type. To read it as a category everywhere, name it in categorical_features"
+                )
+
+
+def kinds_of(sketched: Sketched) -> Kinds | None:
+    """The columns of a partition; None if it has no rows."""
+    if sketched.first is None:
+        return None
+    kinds = [
+        None if column is None or column.is_empty else "text" if isinstance(column, LevelCounts) else "numbers"
+        for column in sketched.sketch._columns
+    ]
+    return Kinds(sketched.sketch.names, tuple(kinds))
 
 
 def merge_sketches(one: Sketched, other: Sketched) -> Sketched:
