@@ -29,7 +29,7 @@ ORDER = (
     ("solvers",),
     ("model",),
     ("estimators",),
-    ("plotting",),
+    ("plotting", "distributed"),
     ("baselines", "datasets", "embedding", "sql", "theory"),
     ("experiments",),
     ("cli", "_show_versions"),

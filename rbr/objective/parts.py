@@ -292,8 +292,11 @@ class PartsObjective(BaseObjective):
                 out, bins = np.zeros_like(by_bin), self.tables.bins_of(tables)
                 out[bins] = by_bin[bins]
                 return out, self._curvature_total(curvature)
-        by_bin = self._bin_sums(curvature.by_row, tables)
-        curvature.known_sums[:] = [(tables, by_bin)]
+        own = np.asarray(tables, dtype=np.int64)
+        self.work.columns_read += len(own)
+        sums, total = self._total(parts_sums.bin_and_output_sums, curvature.by_row, tables=own)
+        by_bin = self._spread_out(sums, own)
+        curvature.known_sums[:], curvature.known_total[:] = [(tables, by_bin)], [total]
         return by_bin, self._curvature_total(curvature)
 
     def can_reuse_hessian(self, curvature: Curvature, other: Curvature) -> bool:

@@ -71,6 +71,10 @@ class Part:
     def n_rows(self) -> int:
         return len(self.y)
 
+    def __sizeof__(self) -> int:
+        arrays = self.design.codes, self.y, self.weight, self.offset
+        return sum(array.nbytes for array in arrays if array is not None)
+
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
         """Room for an array, in a file without a name if the part has a scratch directory."""
         if self.scratch is None or 0 in shape:
@@ -196,6 +200,9 @@ class Slices:
 
     array: np.ndarray
     n_sampled: int | None = None
+
+    def __sizeof__(self) -> int:
+        return self.array.nbytes
 
     def of(self, leaf: Leaf) -> np.ndarray:
         return self.array[leaf.among_sampled(self.n_sampled)]

@@ -192,7 +192,7 @@ def _rows_in(
     """(bins, values, weighted residuals, curvatures) of the rows in opened bins."""
     codes = leaf.codes[table]
     rows = np.flatnonzero(is_open[codes])
-    of_rows = (a[rows].reshape(len(rows), -1) for a in (residual, curvature))
+    of_rows = (a[rows][:, None] if a.ndim == 1 else a[rows] for a in (residual, curvature))
     return codes[rows].astype(np.intp), leaf.column(column, rows), *of_rows
 
 

@@ -110,6 +110,11 @@ def bin_sums(leaf: Leaf, by_row: np.ndarray, *, tables: np.ndarray) -> np.ndarra
     return leaf.design(tables).rmatvec(by_row, n_threads=leaf.n_threads)
 
 
+def bin_and_output_sums(leaf: Leaf, by_row: np.ndarray, *, tables: np.ndarray) -> tuple:
+    """(`bin_sums`, `sum_by_output`)."""
+    return bin_sums(leaf, by_row, tables=tables), sum_by_output(leaf, by_row)
+
+
 def bin_weights(leaf: Leaf) -> np.ndarray:
     """The weight of the rows in each bin; without weights, their number."""
     weight = leaf.part.weight

@@ -112,7 +112,8 @@ def test_many_rows_in_parts(loss, is_weighted, tmp_path):
     expected = rbr.solve(objective=plain, **options)
     one = rbr.solve(objective=in_parts(plain, 1, 512), **options)
     other = rbr.solve(objective=in_parts(plain, 3, 512, str(tmp_path), n_threads=2), **options)
-    assert len(one.history[0].support) > 0  # it began on a sample
+    if loss != "multinomial":
+        assert len(one.history[0].support) > 0  # it began on a sample
     assert_same_fit(one, expected, tolerance=1e-8)
     assert_same_bits(one, other)
     assert not list(tmp_path.iterdir())
