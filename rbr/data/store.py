@@ -291,18 +291,24 @@ def name_of_values(j: int) -> str:
 
 
 def reserve(path: Path, n_bytes: int) -> None:
-    """Make a file of n_bytes whose place is reserved: writing to a mapped file on a full disk ends the process."""
+    """Make a file of n_bytes whose place is reserved."""
     with open(path, "wb") as file:
-        if hasattr(os, "posix_fallocate"):
-            try:
-                os.posix_fallocate(file.fileno(), 0, n_bytes)
-                return
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                    raise
-        zeros = bytes(BYTES_PER_CHECK)
-        for start in range(0, n_bytes, len(zeros)):
-            file.write(zeros[: n_bytes - start])
+        reserve_room(file, n_bytes)
+
+
+def reserve_room(file: Any, n_bytes: int) -> None:
+    """Reserve the place of a new file: writing to a mapped one on a full disk would end the process."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+    zeros = bytes(BYTES_PER_CHECK)
+    for start in range(0, n_bytes, len(zeros)):
+        file.write(zeros[: n_bytes - start])
+    file.flush()
 
 
 def crc_of(path: Path) -> int:

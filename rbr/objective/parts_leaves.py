@@ -16,6 +16,7 @@ import numpy as np
 
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
+from rbr.data.store import reserve_room
 from rbr.objective.parts_tree import Tree
 from rbr.objective.rows import RowBlock
 from rbr.objective.values import ColumnValues
@@ -80,6 +81,7 @@ class Part:
         if self.scratch is None or 0 in shape:
             return np.empty(shape, dtype)
         with tempfile.TemporaryFile(dir=self.scratch) as file:
+            reserve_room(file, int(np.prod(shape)) * np.dtype(dtype).itemsize)
             return np.memmap(file, dtype, "w+", shape=shape)
 
     def by_row(self, n_rows: int, like: np.ndarray) -> np.ndarray:
