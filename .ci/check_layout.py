@@ -30,7 +30,7 @@ ORDER = (
     ("model",),
     ("estimators",),
     ("plotting", "distributed"),
-    ("baselines", "datasets", "embedding", "theory"),
+    ("baselines", "datasets", "embedding", "sql", "theory"),
     ("experiments",),
     ("cli", "_show_versions"),
     ("__main__",),

@@ -41,6 +41,7 @@ _HOMES = {
     "shapes": "rbr.shapes",
     "show_versions": "rbr._show_versions",
     "solve": "rbr.solvers",
+    "sql": "rbr.sql",
     "theory": "rbr.theory",
     "use_backend": "rbr._backend",
 }
@@ -55,6 +56,7 @@ if TYPE_CHECKING:  # the same names again, for tools that read the code without 
     from rbr import plotting as plotting
     from rbr import reference as reference
     from rbr import shapes as shapes
+    from rbr import sql as sql
     from rbr import theory as theory
     from rbr._backend import use_backend as use_backend
     from rbr._options import SolverOptions as SolverOptions

@@ -64,6 +64,7 @@ class Store:
         self._arrays: dict[str, np.ndarray] = {}
         self._crcs: dict[str, int] = {}
         self._final: Path | None = None
+        self._scratch: Path | None = None
 
     # Writing -----------------------------------------------------------------------------------------------------
 
@@ -226,13 +227,22 @@ class Store:
         n_features = self.binner.n_features_in_ if n_features is None else n_features
         return self._arrays["codes"][first * n_features : stop * n_features].reshape(n_features, stop - first)
 
-    def design(self, first: int, stop: int, weights_kind: str) -> BinnedMatrix:
-        """The binned matrix of a part; its shares, which nobody may rely on, are uniform."""
-        own = self.binner
+    def design(self, first: int, stop: int, weights_kind: str, sample_weight: np.ndarray | None = None) -> BinnedMatrix:
+        """The binned matrix of a part; without weights its shares, which nobody may rely on, are uniform."""
+        own, codes = self.binner, self.codes(first, stop)
+        bins = own.offsets_, own.missing_, own.positions_
+        if sample_weight is not None:
+            return BinnedMatrix._of_codes(codes, *bins, sample_weight).with_weights(weights_kind)  # type: ignore[arg-type]
         shares = np.repeat(1.0 / own.n_bins_, own.n_bins_)
         columns = np.arange(own.n_features_in_, dtype=np.int64)[:, None]
-        fields = own.offsets_, own.missing_, own.positions_, columns, weights_kind, shares
-        return BinnedMatrix._from_valid(self.codes(first, stop), *fields)
+        return BinnedMatrix._from_valid(codes, *bins, columns, weights_kind, shares)
+
+    @property
+    def scratch(self) -> Path:
+        """A temporary folder for vectors by row, beside the files of the store."""
+        if self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder))
+        return self._scratch
 
     def keep(self) -> None:
         """Write down what was added since the store was finished, if it stays."""
@@ -247,6 +257,8 @@ class Store:
     def close(self) -> None:
         """Let go of the files, and remove them if they are temporary."""
         self._arrays.clear()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
         if self.is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -27,7 +27,7 @@ from rbr.distributed.executor import Cluster, DaskParts, require_dask
 from rbr.distributed.partitions import Assembly, Partition, is_frame, partitions_of
 from rbr.estimators import RBRClassifier, RBRRegressor
 from rbr.estimators.base import all_or_nothing, with_callbacks
-from rbr.estimators.inputs import name_of
+from rbr.estimators.inputs import Training, name_of
 from rbr.estimators.sources import ClassTargets, NumberTargets
 from rbr.losses import get_loss
 from rbr.objective.parts import ROWS_PER_LEAF, LocalParts, cut_points, parts_objective
@@ -239,14 +239,13 @@ class _DaskFit:
         objective = parts_objective(parts, loss=loss)
         codes = np.arange(0 if classes is None else len(classes), dtype=np.float64)
         weighs = self.is_classifier and own.class_weight is not None
-        own._fit_objective(
-            *(objective, X, None, binner, constraints, target_name),
-            *(squares / objective.n_total if weighs else None, None),
-            classes=classes,
-            counts=targets.class_totals if self.is_classifier else None,
-            y=codes,
+        counts = targets.class_totals if self.is_classifier else None
+        training = Training(
+            *(X, None, target_name, binner, constraints, classes, counts, codes),
+            dispersion=squares / objective.n_total if weighs else None,
             on_iteration=self._on_iteration(),
         )
+        own._fit_objective(objective, training)
 
     def _loss_and_classes(self, targets: Any):
         if not self.is_classifier:

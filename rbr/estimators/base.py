@@ -29,6 +29,7 @@ from rbr.estimators.bagging import BagFit, bag_average, candidate_fits
 from rbr.estimators.bootstrap import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
 from rbr.estimators.inputs import (
     Columns,
+    Training,
     as_checkable,
     check_offset,
     dispersion_of_weights,
@@ -116,42 +117,26 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
         binner = previous[0] if previous else self._binner()
         design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
         constraints = self._constraints(X, binner, *limits)
-        dispersion = None if sample_weight is counts else dispersion_of_weights(counts, sample_weight)
         rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
-        objective = make_objective(design, y, X=X, **rows)
-        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
-        by_class = {"classes": classes, "counts": counts, "y": y}
-        self._fit_objective(objective, X, target, binner, constraints, target_name, dispersion, warm, **by_class)
+        training = Training(
+            *(X, target, target_name, binner, constraints, classes, counts, y),
+            dispersion=None if sample_weight is counts else dispersion_of_weights(counts, sample_weight),
+            warm_start=None if previous is None or len(previous[1]) != design.n_coef else previous[1],
+        )
+        self._fit_objective(make_objective(design, y, X=X, **rows), training)
         self._had_offset = offset is not None
         return self
 
-    def _fit_objective(
-        self,
-        objective,
-        X,
-        target,
-        binner,
-        constraints,
-        target_name,
-        dispersion,
-        warm,
-        *,
-        classes,
-        counts,
-        y,
-        on_iteration=None,
-    ) -> None:
-        """Fit the model to an objective over rows wherever they are, and keep it.
-
-        X : a table with the columns of training, and for rows in memory all rows
-        counts, y : the weights and class codes of all rows, or the total weight and code of each class
-        """
+    def _fit_objective(self, objective: Objective, given: Training) -> None:
+        """Fit the model to an objective over rows, wherever they are, and keep it."""
+        X, target, binner, constraints = given.X, given.target, given.binner, given.constraints
         arguments = self._solver_arguments(constraints)
-        if dispersion is not None:
-            arguments["dispersion"] = dispersion
+        if given.dispersion is not None:
+            arguments["dispersion"] = given.dispersion
         context = self._begin_callbacks(X, target)
-        start = {"is_numeric": ~binner.is_categorical_, "random_state": self._bag_random_state(), "warm_start": warm}
-        start["callback"] = both_callbacks(self._iteration_callback(context), on_iteration)
+        start = {"is_numeric": ~binner.is_categorical_, "random_state": self._bag_random_state()}
+        start |= {"warm_start": given.warm_start}
+        start["callback"] = both_callbacks(self._iteration_callback(context), given.on_iteration)
         spec = self._pair_spec(X, constraints, objective.tables)
         solution, pairs = self._solve_with_pairs(objective, arguments, spec, **start)
         pair_binner = binner
@@ -163,9 +148,9 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
                 kept |= {"price": solution.problem.options.projection_price, "most_pieces": 3}
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
-        model = AdditiveModel.from_solution(binner, finished, classes=classes, target=target_name)
+        model = AdditiveModel.from_solution(binner, finished, classes=given.classes, target=given.target_name)
         model = replace(model, terms=(*model.terms, *pair_terms(pair_binner, pairs)))
-        model = self._without_class_weights(model, counts, y, classes)
+        model = self._without_class_weights(model, given.counts, given.y, given.classes)
         self._keep(model, solution, binner)
         if context is not None:
             fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}

@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from rbr.data.passes import Progress, Reader, Summary, first_pass, second_pass
 from rbr.data.sources import Block, Request, Source, as_source
 from rbr.data.store import Store, fingerprint_of
+from rbr.estimators.inputs import Training
 from rbr.losses import Loss, get_loss
 from rbr.objective.stored import stored_objective
 
@@ -353,14 +354,12 @@ class SourceMixin:
             constraints = own._constraints(X, store.binner, *limits)
             objective = fit.objective(store, loss)
             counts, codes, _ = fit.by_class()
-            own._fit_objective(
-                *(objective, X, None, store.binner, constraints),
-                *(request.source.target_name, fit.dispersion(store), None),
-                classes=classes,
-                counts=counts,
-                y=codes,
+            training = Training(
+                *(X, None, request.source.target_name, store.binner, constraints, classes, counts, codes),
+                dispersion=fit.dispersion(store),
                 on_iteration=fit.on_iteration(),
             )
+            own._fit_objective(objective, training)
             own._had_offset = store.array("offset") is not None
         return self
 

@@ -149,6 +149,11 @@ class Leaf:
     def offset(self) -> np.ndarray | None:
         return None if self.part.offset is None else np.asarray(self.part.offset[self.rows], dtype=np.float64)
 
+    def need(self, columns: Sequence[int]) -> None:
+        """Say which columns will be asked for."""
+        if self.part.values is not None:
+            self.part.values.need(columns)
+
     def column(self, j: int, rows: np.ndarray | None = None) -> np.ndarray:
         """The values of a column, over all rows of the leaf or some of them."""
         if self.part.values is None:

@@ -70,6 +70,7 @@ def bin_moments(objective: PartsObjective, tables: np.ndarray) -> tuple[np.ndarr
 
 
 def _bounds(leaf: Leaf, *, axes: list[_Axis]) -> list[tuple[float, float]]:
+    leaf.need([axis.column for axis in axes])
     bounds = []
     for axis in axes:
         x = leaf.column(axis.column)

@@ -156,14 +156,15 @@ class ParquetSource(FileSource):
         return sorted(self._dataset.get_fragments(filter=self._filter), key=lambda fragment: fragment.path)
 
     def blocks(self) -> Iterator[Block]:
-        pyarrow = pyarrow_for("Parquet files")
-        partitioning = getattr(self._dataset, "partitioning", None)
-        of_folders = [] if partitioning is None else list(partitioning.schema)
+        import pyarrow.dataset
+
         features: list[str] = []
         for fragment in self._fragments():
             try:
                 own = fragment.physical_schema
-                schema = pyarrow.schema([*own, *(field for field in of_folders if field.name not in own.names)])
+                of_folders = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
+                added = [self._dataset.schema.field(name) for name in of_folders if name not in own.names]
+                schema = pyarrow.schema([*own, *added])
                 if not features:
                     features = self._features(schema.names, fragment.path)
                 check_columns([*features, *self._aside], schema.names, fragment.path)
