@@ -302,9 +302,11 @@ class _DaskFit:
         """(the first row of X, the fitted binner)."""
         import dask
 
-        sketch = dask.delayed(of_partitions.sketch, pure=False)
-        binner = self.estimator._binner()
-        lazy = [sketch(p.X, p.y, p.weight, p.offset, binner, self.unit, targets, p.name) for p in self.given]
+        binner, n_rows = self.estimator._binner(), sum(self.n_rows)
+        sketch = dask.delayed(of_partitions.Sketching(binner, self.unit, n_rows, targets), pure=False)
+        first_rows = np.cumsum([0, *self.n_rows]).tolist()
+        pairs = zip(self.given, first_rows, strict=False)
+        lazy = [sketch(p.X, p.y, p.weight, p.offset, first_row, p.name) for p, first_row in pairs]
         futures = self.cluster.compute(lazy)
         self._check_columns(futures)
         while len(futures) > 1:  # pairwise, on the workers
