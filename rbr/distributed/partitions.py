@@ -305,7 +305,8 @@ class Assembly:
 
 def _values_of(columns: dict[int, np.ndarray], n_rows: int) -> ColumnValues:
     values = ColumnValues.__new__(ColumnValues)
-    values._table, values._rows = KeptColumns(columns, n_rows), None
+    kept: Any = KeptColumns(columns, n_rows)
+    values._table, values._rows = kept, None
     return values
 
 
