@@ -271,6 +271,8 @@ class TableSketch:
         Not fitted; its parameters say which columns are categories, and which are not read.
     unit : float, optional
         See `NumberSketch`.
+    max_exact : int
+        As in `NumberSketch`; 0 if it is known that there are too many rows in all, so that no values travel.
 
     Attributes
     ----------
@@ -291,15 +293,21 @@ class TableSketch:
     array([5.5])
     """
 
-    def __init__(self, binner: Binner, unit: float | None = None):
-        self.binner, self.unit = binner, unit
+    def __init__(self, binner: Binner, unit: float | None = None, max_exact: int = MAX_EXACT_ROWS):
+        self.binner, self.unit, self.max_exact = binner, unit, max_exact
         self.n_rows = 0
         self.names: tuple[str, ...] | None = None
         self.n_features = 0
         self._columns: list[NumberSketch | LevelCounts | None] = []
 
-    def add(self, X: Any, sample_weight: Any = None, where: str = "this block") -> None:
-        """Add a block of rows; `where` names it in errors. Rows of weight zero are left out."""
+    def add(
+        self, X: Any, sample_weight: Any = None, where: str = "this block", shown: np.ndarray | None = None
+    ) -> None:
+        """Add a block of rows; `where` names it in errors. Rows of weight zero are left out.
+
+        shown : the rows, all of positive weight, whose numbers are sketched, where a sample of all rows is enough;
+            levels and missing values are looked for in all rows
+        """
         table = open_table(X)
         excluded = which_excluded(self.binner.exclude, table)
         is_category = which_categorical(self.binner.categorical_features, table, excluded)
@@ -315,7 +323,7 @@ class TableSketch:
         if not table.n_rows:
             return
         for j in np.flatnonzero(~excluded).tolist():
-            self._columns[j] = self._add_column(self._columns[j], table, j, bool(is_category[j]), weights, where)
+            self._columns[j] = self._add_column(self._columns[j], table, j, bool(is_category[j]), weights, where, shown)
 
     def _begin(self, table: Table, excluded: np.ndarray, is_category: np.ndarray) -> None:
         self.names, self.n_features = table.names, table.n_features
@@ -323,7 +331,7 @@ class TableSketch:
         self._columns = [None if out else LevelCounts() if by_level else self._numbers() for out, by_level in pairs]
 
     def _numbers(self) -> NumberSketch:
-        return NumberSketch(min(MAX_EXACT_ROWS, MAX_EXACT_BYTES // (8 * self.n_features)), self.unit)
+        return NumberSketch(min(self.max_exact, MAX_EXACT_BYTES // (8 * self.n_features)), self.unit)
 
     def _check_columns(self, table: Table, where: str) -> None:
         try:
@@ -331,7 +339,7 @@ class TableSketch:
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
 
-    def _add_column(self, column, table: Table, j: int, is_category: bool, weights, where: str):
+    def _add_column(self, column, table: Table, j: int, is_category: bool, weights, where: str, shown=None):
         """The sketch of column j with the rows of a block; one without values so far may change its kind."""
         if is_category != isinstance(column, LevelCounts):
             if not is_category and np.isnan(table.numbers(j, j + 1)).all():
@@ -350,7 +358,11 @@ class TableSketch:
             if isinstance(column, LevelCounts):
                 column.add(*table.levels(j), table.label(j), where)
             else:
-                column.add(table.numbers(j, j + 1)[:, 0], weights)
+                values = table.numbers(j, j + 1)[:, 0]
+                if shown is not None:
+                    column.has_missing |= bool(np.isnan(values).any())
+                    values, weights = values[shown], None if weights is None else weights[shown]
+                column.add(values, weights)
         except (TypeError, ValueError) as error:
             if where in str(error):
                 raise

@@ -31,6 +31,7 @@ from rbr.estimators.inputs import Training, name_of
 from rbr.estimators.sources import ClassTargets, NumberTargets
 from rbr.losses import get_loss
 from rbr.objective.parts import ROWS_PER_LEAF, LocalParts, cut_points, parts_objective
+from rbr.objective.parts_run import Executor
 
 # Values of numeric columns are kept beside the codes, for lines and cuts within bins, if they take no more than this
 # share of the memory that the workers may use.
@@ -42,12 +43,12 @@ MOST_ROWS_PER_PART = 1 << 24
 OWN_PARAMETERS = ("client", "timeout")
 
 
-def _with_own_parameters(estimator: type) -> type:
+def _with_own_parameters(estimator: Any) -> Any:
     """Give `__init__` the signature of the estimator for memory with `client` and `timeout`."""
     local = estimator.__mro__[2]
     inherited = list(inspect.signature(local.__init__).parameters.values())
     own = list(inspect.signature(estimator.__init__).parameters.values())[1:3]
-    estimator.__init__.__signature__ = inspect.Signature([*inherited, *own])  # type: ignore[attr-defined]
+    estimator.__init__.__signature__ = inspect.Signature([*inherited, *own])
     return estimator
 
 
@@ -231,10 +232,11 @@ class _DaskFit:
         X, _ = own._read(first, np.array(targets.classes[:1]) if self.is_classifier else np.zeros(1))
         limits = own._limits(X)
         constraints = own._constraints(X, binner, *limits)
-        parts, squares = self._parts(targets, binner, workers)
+        parts: Executor
+        parts, squares = on_workers, _ = self._parts(targets, binner, workers)
         if sum(self.n_rows) <= own._most_rows_on_client:
             n_threads = resolve_n_jobs(own.n_jobs)
-            parts = LocalParts(self.cluster.gathered(parts.parts, parts.names), n_threads)
+            parts = LocalParts(self.cluster.gathered(on_workers.parts, on_workers.names), n_threads)
         loss, classes = self._loss_and_classes(targets)
         objective = parts_objective(parts, loss=loss)
         codes = np.arange(0 if classes is None else len(classes), dtype=np.float64)
@@ -302,9 +304,11 @@ class _DaskFit:
         """(the first row of X, the fitted binner)."""
         import dask
 
-        sketch = dask.delayed(of_partitions.sketch, pure=False)
-        binner = self.estimator._binner()
-        lazy = [sketch(p.X, p.y, p.weight, p.offset, binner, self.unit, targets, p.name) for p in self.given]
+        binner, n_rows = self.estimator._binner(), sum(self.n_rows)
+        sketch = dask.delayed(of_partitions.Sketching(binner, self.unit, n_rows, targets), pure=False)
+        first_rows = np.cumsum([0, *self.n_rows]).tolist()
+        pairs = zip(self.given, first_rows, strict=False)
+        lazy = [sketch(p.X, p.y, p.weight, p.offset, first_row, p.name) for p, first_row in pairs]
         futures = self.cluster.compute(lazy)
         self._check_columns(futures)
         while len(futures) > 1:  # pairwise, on the workers
@@ -370,7 +374,7 @@ def _same(given: Any) -> Any:
 
 
 @_with_own_parameters
-class DaskRBRRegressor(_DaskEstimator, RBRRegressor):
+class DaskRBRRegressor(_DaskEstimator, RBRRegressor):  # type: ignore[misc]
     """`RBRRegressor` for Dask arrays and dataframes, fitted on the workers of a cluster.
 
     Parameters
@@ -419,7 +423,7 @@ class DaskRBRRegressor(_DaskEstimator, RBRRegressor):
 
 
 @_with_own_parameters
-class DaskRBRClassifier(_DaskEstimator, RBRClassifier):
+class DaskRBRClassifier(_DaskEstimator, RBRClassifier):  # type: ignore[misc]
     """`RBRClassifier` for Dask arrays and dataframes, fitted on the workers of a cluster.
 
     Parameters

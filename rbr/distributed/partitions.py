@@ -14,13 +14,19 @@ from typing import Any
 import numpy as np
 
 from rbr.data.binning import Binner
+from rbr.data.cutting import MAX_EXACT_ROWS
 from rbr.data.design import BinnedMatrix
 from rbr.data.passes import _check_bins, _checked
+from rbr.data.sampling import spread_rows
 from rbr.data.sketches import LevelCounts, TableSketch
 from rbr.data.sources import Block
 from rbr.data.tables import open_table
 from rbr.objective.parts_leaves import Part
 from rbr.objective.values import ColumnValues
+
+# Of more rows than this a sample is sketched, drawn by the numbers of the rows: a quantile of it is off by 0.05% of the
+# rows (one standard error), less than the sketch itself may be.
+SKETCHED_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -143,14 +149,28 @@ class Sketched:
     where: str
 
 
-def sketch(X: Any, y: Any, weight: Any, offset: Any, binner: Binner, unit: float, targets: Any, where: str) -> Sketched:
-    block = as_block(X, y, weight, offset, where)
-    own = TableSketch(binner, unit)
-    if not len(block.y):
-        return Sketched(own, None, where)
-    own.add(block.X, targets.weigh(block.weight, block.y), where)
-    first = block.X.iloc[:1] if hasattr(block.X, "iloc") else block.X[:1]
-    return Sketched(own, first, where)
+@dataclass(frozen=True, eq=False)
+class Sketching:
+    """How partitions are sketched; rows are sampled by their numbers, `first_row` is that of a partition."""
+
+    binner: Binner
+    unit: float
+    n_rows: int
+    targets: Any
+
+    def __call__(self, X: Any, y: Any, weight: Any, offset: Any, first_row: int, where: str) -> Sketched:
+        block = as_block(X, y, weight, offset, where)
+        is_exact = self.n_rows <= MAX_EXACT_ROWS
+        own = TableSketch(self.binner, self.unit, MAX_EXACT_ROWS if is_exact else 0)
+        n_here = len(block.y)
+        if not n_here:
+            return Sketched(own, None, where)
+        shown = None
+        if self.n_rows > SKETCHED_ROWS:
+            rows = spread_rows(self.n_rows, SKETCHED_ROWS)
+            shown = rows[slice(*np.searchsorted(rows, [first_row, first_row + n_here]))] - first_row
+        own.add(block.X, self.targets.weigh(block.weight, block.y), where, shown)
+        return Sketched(own, block.X.iloc[:1] if hasattr(block.X, "iloc") else block.X[:1], where)
 
 
 @dataclass(frozen=True)
@@ -285,7 +305,8 @@ class Assembly:
 
 def _values_of(columns: dict[int, np.ndarray], n_rows: int) -> ColumnValues:
     values = ColumnValues.__new__(ColumnValues)
-    values._table, values._rows = KeptColumns(columns, n_rows), None
+    kept: Any = KeptColumns(columns, n_rows)
+    values._table, values._rows = kept, None
     return values
 
 

@@ -24,7 +24,8 @@ class Executor(Protocol):
     Functions of leaves are those of `rbr.objective.parts_leaves`; what is `kept` is passed to them a leaf at a time.
     """
 
-    n_parts: int
+    @property
+    def n_parts(self) -> int: ...
 
     def rows(self, whole: Whole, function: Callable, *kept: Kept, n_sampled: int | None = None, **fixed) -> Kept:
         """An array by row of each part, or of its rows in a sample, which stays with the part."""

@@ -221,7 +221,8 @@ def _hessian(leaf: Leaf, raw: np.ndarray, loss: Loss, intercept):
 def gram_sums(leaf: Leaf, *, is_weighted: bool, origin: float) -> tuple:
     """`GramSums` of a leaf, as a tuple that adds. Whole weights add without rounding, in any order."""
     y = leaf.y if leaf.offset is None else leaf.y - leaf.offset
-    weight = np.asarray(leaf.part.weight[leaf.rows], dtype=np.float64) if is_weighted else None
+    given = leaf.part.weight
+    weight = np.asarray(given[leaf.rows], dtype=np.float64) if is_weighted and given is not None else None
     sums = GramSums.of(leaf.design(), y, weight, origin=origin, n_threads=leaf.n_threads)
     return sums.gram, sums.target, sums.weight, sums.y, sums.y_squared
 

@@ -100,6 +100,7 @@ def test_every_loss_fits_from_parts(loss):
     assert_same_bits(one, third)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "multinomial"])
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_many_rows_in_parts(loss, is_weighted, tmp_path):
@@ -156,6 +157,7 @@ def test_models_and_jumps_from_parts(loss, measured):
         assert a.loss_without == pytest.approx(b.loss_without, rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["squared_error", "poisson", "multinomial"])
 def test_averages_and_bags_of_parts(loss):
     design = make_design()
@@ -223,6 +225,7 @@ def test_cuts_and_lines_of_parts(loss):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
 def test_pairs_are_found_from_parts(loss):
     rng = np.random.default_rng(0)
