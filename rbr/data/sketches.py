@@ -293,8 +293,9 @@ class TableSketch:
     array([5.5])
     """
 
-    def __init__(self, binner: Binner, unit: float | None = None, max_exact: int = MAX_EXACT_ROWS):
-        self.binner, self.unit, self.max_exact = binner, unit, max_exact
+    def __init__(self, binner: Binner, unit: float | None = None, max_exact: int | None = None):
+        self.binner, self.unit = binner, unit
+        self.max_exact = MAX_EXACT_ROWS if max_exact is None else max_exact
         self.n_rows = 0
         self.names: tuple[str, ...] | None = None
         self.n_features = 0
