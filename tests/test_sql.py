@@ -89,7 +89,11 @@ def test_a_fit_in_a_database_is_that_of_the_rows(database, is_weighted):
     rows = rows_of()
     connection, frame = connect(database, rows), frame_of(rows)
     given = {"sample_weight": "weight"} if is_weighted else {}
-    parameters = {"max_bins": 20, "binning": {"gap": [0.2, 0.5, 1.0, 2.0]}, "shape": {"size": "mixed"}}
+    parameters = {
+        "max_bins": 20,
+        "binning": {"gap": [0.2, 0.5, 1.0, 2.0], "rooms": [2, 4, 6]},
+        "shape": {"size": "mixed"},
+    }
     found = rbr.sql.fit(connection, "some houses", target="price", columns=NAMES, **given, **parameters)
     expected = fit_in_memory(frame, frame.weight.to_numpy() if is_weighted else None, **parameters)
     assert [term.name for term in found.terms_] == [term.name for term in expected.terms_] == NAMES
