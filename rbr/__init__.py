@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 # Every public name and the module it lives in; a name that is itself a module stands for that module.
 _HOMES = {
     "AdditiveModel": "rbr.model",
+    "ArraySource": "rbr.data.sources",
     "BinnedEmbedding": "rbr.embedding",
     "BinnedMatrix": "rbr.data.design",
     "Binner": "rbr.data.binning",
+    "BlockSource": "rbr.data.sources",
     "Bootstrap": "rbr.estimators",
+    "CSVSource": "rbr.data.sources",
     "Constraints": "rbr.constraints",
+    "ParquetSource": "rbr.data.sources",
     "RBRClassifier": "rbr.estimators",
     "RBRRegressor": "rbr.estimators",
     "SolverOptions": "rbr._options",
@@ -27,6 +31,7 @@ _HOMES = {
     "cli": "rbr.cli",
     "datasets": "rbr.datasets",
     "embedding": "rbr.embedding",
+    "fit_from": "rbr.estimators",
     "load": "rbr.model.file",
     "losses": "rbr.losses",
     "make_objective": "rbr.objective",
@@ -37,6 +42,7 @@ _HOMES = {
     "shapes": "rbr.shapes",
     "show_versions": "rbr._show_versions",
     "solve": "rbr.solvers",
+    "sql": "rbr.sql",
     "theory": "rbr.theory",
     "use_backend": "rbr._backend",
 }
@@ -51,6 +57,7 @@ if TYPE_CHECKING:  # the same names again, for tools that read the code without 
     from rbr import plotting as plotting
     from rbr import reference as reference
     from rbr import shapes as shapes
+    from rbr import sql as sql
     from rbr import theory as theory
     from rbr._backend import use_backend as use_backend
     from rbr._options import SolverOptions as SolverOptions
@@ -58,11 +65,16 @@ if TYPE_CHECKING:  # the same names again, for tools that read the code without 
     from rbr.constraints import Constraints as Constraints
     from rbr.data.binning import Binner as Binner
     from rbr.data.design import BinnedMatrix as BinnedMatrix
+    from rbr.data.sources import ArraySource as ArraySource
+    from rbr.data.sources import BlockSource as BlockSource
+    from rbr.data.sources import CSVSource as CSVSource
+    from rbr.data.sources import ParquetSource as ParquetSource
     from rbr.embedding import BinnedEmbedding as BinnedEmbedding
     from rbr.embedding import SparseJL as SparseJL
     from rbr.estimators import Bootstrap as Bootstrap
     from rbr.estimators import RBRClassifier as RBRClassifier
     from rbr.estimators import RBRRegressor as RBRRegressor
+    from rbr.estimators import fit_from as fit_from
     from rbr.model import AdditiveModel as AdditiveModel
     from rbr.model.file import load as load
     from rbr.model.reoptimise import reoptimise as reoptimise

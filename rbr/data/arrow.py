@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from rbr.data.tables import Table, as_floats, as_numbers, levels_of_numbers, levels_of_objects, refuse_dates
+from rbr.data.tables import Table, as_floats, as_numbers, in_order, levels_of_numbers, levels_of_objects, refuse_dates
 
 
 class ArrowTable(Table):
@@ -49,6 +49,12 @@ class ArrowTable(Table):
             whole = column.unify_dictionaries().combine_chunks() if hasattr(column, "chunks") else column
             whole = whole.chunk(0) if isinstance(whole, pyarrow.ChunkedArray) else whole
             return whole.dictionary.to_pylist(), whole.indices.cast(pyarrow.int64()).fill_null(-1).to_numpy(False)
+        if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
+            whole = column.combine_chunks() if hasattr(column, "chunks") else column
+            whole = (whole.chunk(0) if isinstance(whole, pyarrow.ChunkedArray) else whole).dictionary_encode()
+            return in_order(
+                whole.dictionary.to_pylist(), whole.indices.cast(pyarrow.int64()).fill_null(-1).to_numpy(False)
+            )
         if pyarrow.types.is_integer(column.type) and not column.null_count:
             return levels_of_numbers(np.asarray(column))
         return levels_of_objects(column.to_pylist(), self.label(j))

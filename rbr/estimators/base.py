@@ -22,12 +22,14 @@ from rbr._parallel import one_blas_thread, resolve_n_jobs
 from rbr.constraints import DEFAULT_JUMP_COST, Constraints
 from rbr.data.binning import Binner
 from rbr.data.choices import generator_of
-from rbr.data.design import WEIGHTS_KINDS, BinnedMatrix
+from rbr.data.design import WEIGHTS_KINDS
+from rbr.data.sources import is_source
 from rbr.data.tables import is_frame
 from rbr.estimators.bagging import BagFit, bag_average, candidate_fits
 from rbr.estimators.bootstrap import RESAMPLED_NOISE, Bootstrap, bootstrap_of, resamples, run_all
 from rbr.estimators.inputs import (
     Columns,
+    Training,
     as_checkable,
     check_offset,
     dispersion_of_weights,
@@ -46,10 +48,11 @@ from rbr.estimators.interactions import (
 )
 from rbr.estimators.reading import ReadingMixin
 from rbr.estimators.refine import refine_cuts
+from rbr.estimators.sources import SourceMixin, both_callbacks
 from rbr.model import AdditiveModel
 from rbr.model.from_pairs import pair_terms
 from rbr.model.unseen import ON_UNSEEN
-from rbr.objective import Objective, make_objective
+from rbr.objective import Objective, Tables, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
 from rbr.solvers.averages import average_over_pieces, can_average, is_spoiled
 from rbr.solvers.last_refit import last_refit
@@ -86,11 +89,13 @@ def all_or_nothing(fit):
     return guarded
 
 
-class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
+class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimator):
     """Base class of the regressor and the classifier: reading X, fitting, explaining, saving."""
 
     @one_blas_thread()
     def _fit(self, X, y, sample_weight, offset):
+        if is_source(X, y):
+            return self._fit_source(X, y, sample_weight, offset)
         self._check_parameters()
         previous = self.__dict__.get("_solution_tables") if self.warm_start else None
         target_name = name_of(y)
@@ -112,16 +117,28 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
         binner = previous[0] if previous else self._binner()
         design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
         constraints = self._constraints(X, binner, *limits)
-        warm = None if previous is None or len(previous[1]) != design.n_coef else previous[1]
-        arguments = self._solver_arguments(constraints)
-        if sample_weight is not counts:
-            arguments["dispersion"] = dispersion_of_weights(counts, sample_weight)
-        context = self._begin_callbacks(X, target)
         rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
-        start = {"is_numeric": ~binner.is_categorical_, "random_state": self._bag_random_state(), "warm_start": warm}
-        start["callback"] = self._iteration_callback(context)
-        spec = self._pair_spec(X, constraints, design)
-        solution, pairs = self._solve_with_pairs(make_objective(design, y, X=X, **rows), arguments, spec, **start)
+        training = Training(
+            *(X, target, target_name, binner, constraints, classes, counts, y),
+            dispersion=None if sample_weight is counts else dispersion_of_weights(counts, sample_weight),
+            warm_start=None if previous is None or len(previous[1]) != design.n_coef else previous[1],
+        )
+        self._fit_objective(make_objective(design, y, X=X, **rows), training)
+        self._had_offset = offset is not None
+        return self
+
+    def _fit_objective(self, objective: Objective, given: Training) -> None:
+        """Fit the model to an objective over rows, wherever they are, and keep it."""
+        X, target, binner, constraints = given.X, given.target, given.binner, given.constraints
+        arguments = self._solver_arguments(constraints)
+        if given.dispersion is not None:
+            arguments["dispersion"] = given.dispersion
+        context = self._begin_callbacks(X, target)
+        start = {"is_numeric": ~binner.is_categorical_, "random_state": self._bag_random_state()}
+        start |= {"warm_start": given.warm_start}
+        start["callback"] = both_callbacks(self._iteration_callback(context), given.on_iteration)
+        spec = self._pair_spec(X, constraints, objective.tables)
+        solution, pairs = self._solve_with_pairs(objective, arguments, spec, **start)
         pair_binner = binner
         if self.refine_cuts:
             # An average of bags joins jumps at the price of a fit. In one over all ways to cut, jumps in a row say that
@@ -131,15 +148,13 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
                 kept |= {"price": solution.problem.options.projection_price, "most_pieces": 3}
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
         finished = self._finish(solution, binner, arguments)
-        model = AdditiveModel.from_solution(binner, finished, classes=classes, target=target_name)
+        model = AdditiveModel.from_solution(binner, finished, classes=given.classes, target=given.target_name)
         model = replace(model, terms=(*model.terms, *pair_terms(pair_binner, pairs)))
-        model = self._without_class_weights(model, counts, y, classes)
+        model = self._without_class_weights(model, given.counts, given.y, given.classes)
         self._keep(model, solution, binner)
-        self._had_offset = offset is not None
         if context is not None:
             fitted = {name: value for name, value in vars(self).items() if name.endswith("_")}
             context.call_on_fit_task_end(estimator=self, X=X, y=target, reconstruction_attributes=fitted)
-        return self
 
     def _solver_arguments(self, constraints: Constraints) -> dict[str, Any]:
         """The arguments of `solve` that all fits of this estimator share: the main one, bags and bootstrap refits."""
@@ -182,11 +197,11 @@ class RBREstimator(ReadingMixin, CallbackSupportMixin, BaseEstimator):
             solution = average if average.loss <= max(solution.loss, objective.constant_loss) else solution
         return on_objective(solution, objective)
 
-    def _pair_spec(self, X, constraints: Constraints, design: BinnedMatrix) -> PairSpec | None:
+    def _pair_spec(self, X, constraints: Constraints, tables: Tables) -> PairSpec | None:
         """Which pairs may be used; None for none. Monotone columns stay out unless the user names their pair."""
         if not wants_pairs(self.interactions, self.interaction_cst):
             return None
-        bound = constraints.bind_to(design)
+        bound = constraints.bind_to(tables)
         is_monotone = np.isin([bound.spec(j).name for j in range(bound.n_features)], list(MONOTONE_SHAPES.values()))
         allowed = ~bound.excluded & ~is_monotone & (bound.n_bins > 1)
         return pair_spec(self.interactions, self.interaction_cst, Columns.of(X), allowed)

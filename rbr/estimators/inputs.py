@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rbr.constraints import Constraints
+from rbr.data.binning import Binner
 from rbr.data.choices import by_index, indices_of
 from rbr.data.tables import is_frame, open_table
 
@@ -27,6 +29,8 @@ class Columns:
     @classmethod
     def of(cls, X: Any) -> Columns:
         """The columns of a table that has been checked."""
+        if isinstance(X, Columns):
+            return X
         return cls(open_table(X).names if is_frame(X) else None, X.shape[1])
 
     def label(self, j: int) -> str:
@@ -39,6 +43,30 @@ class Columns:
     def indices(self, columns, parameter: str) -> tuple[int, ...]:
         """The indices of a list of columns, ascending."""
         return indices_of(columns, self, parameter)
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a fit knows of its rows beside the objective over them.
+
+    X, target : all rows, or for a source that is read in blocks those of the first one, and None
+    classes : labels of a classifier, else None
+    counts, y : the users' weights and the class codes of all rows, or the total weight and the code of each class
+    dispersion : the one that class weights cause, or None
+    on_iteration : called after each iteration, or None
+    """
+
+    X: Any
+    target: Any
+    target_name: str | None
+    binner: Binner
+    constraints: Constraints
+    classes: np.ndarray | None
+    counts: np.ndarray | None
+    y: np.ndarray
+    dispersion: float | None = None
+    warm_start: np.ndarray | None = None
+    on_iteration: Callable[[Any], bool] | None = None
 
 
 def classes_and_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -108,12 +108,15 @@ class RBRRegressor(RegressorMixin, RBREstimator):
 
     @all_or_nothing
     @with_callbacks
-    def fit(self, X, y, sample_weight=None, offset=None) -> RBRRegressor:
+    def fit(self, X, y=None, sample_weight=None, offset=None) -> RBRRegressor:
         """Fit the model.
 
         Parameters
         ----------
-        X : array, frame or sparse matrix of shape (n_rows, n_features)
+        X : array, frame or sparse matrix of shape (n_rows, n_features), or a source
+            A source is read in blocks: a path to Parquet or CSV files, where y is the name of the target, or a
+            `ParquetSource`, `CSVSource`, `ArraySource` or `BlockSource`, which bring their y. `rbr.fit_from` can also
+            keep the binned rows for the next fit.
         y : array of shape (n_rows,)
         sample_weight : array of shape (n_rows,), optional
         offset : array of shape (n_rows,), optional

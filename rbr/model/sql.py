@@ -92,7 +92,7 @@ def to_sql(model: AdditiveModel, table: str | Sequence[str] | None, dialect: str
         raise ValueError(f"output is {output!r}; a model with the loss {model.loss.name!r} has {allowed}")
     if name is not None and not (isinstance(name, str) and name):
         raise ValueError(f"name is {name!r}; it must be the name of the column that is added, or None")
-    query = _Query(model, quote, _parts(table), name)
+    query = _Query(model, quote, parts_of_table(table), name)
     if model.loss.link == "softmax" and output == "probability":
         return query.softmax()
     expressions = [query.applied(score, output) for score in query.scores()]
@@ -102,7 +102,8 @@ def to_sql(model: AdditiveModel, table: str | Sequence[str] | None, dialect: str
     return query.select(columns)
 
 
-def _parts(table: str | Sequence[str] | None) -> list[str]:
+def parts_of_table(table: str | Sequence[str] | None) -> list[str]:
+    """The parts of the name of a table: itself, or a schema and a name."""
     parts = [] if table is None else [table] if isinstance(table, str) else list(table)
     if table is not None and (not parts or not all(isinstance(part, str) and part for part in parts)):
         raise ValueError(f"table is {table!r}; it must be a name, or a schema and a name")

@@ -11,7 +11,7 @@ import numpy as np
 from rbr.data.edges import codes_of
 from rbr.objective.jumps import Atoms, BetterJumps, Jumps
 from rbr.objective.jumps import better_jumps as search
-from rbr.objective.protocol import Point
+from rbr.objective.protocol import Objective, Point
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
@@ -39,28 +39,29 @@ def better_jumps(objective: RowObjective, point: Point, jumps: Mapping[int, Jump
     pulls, by_bin, f = (a.reshape(objective.tables.n_coef, -1) for a in (pulls, by_bin, point.f))
     pulls = pulls + by_bin * f  # where the parabola of a bin is least, times its curvature
     bins = {j: slice(offsets[j], offsets[j] + len(jumps[j].labels)) for j in tables.tolist()}
-    opened = _opened(objective, {j: (jumps[j], by_bin[own], f[own]) for j, own in bins.items()})
+    share = objective.options.opened_share if objective.has_many_rows else np.inf
+    opened = opened_bins(objective, {j: (jumps[j], by_bin[own], f[own]) for j, own in bins.items()}, share)
     found = {}
     for j, own in bins.items():
         if not opened[j].any():
             continue
         rows = _rows_of(objective, j, opened[j], residuals, curvature.by_row)
         whole = np.flatnonzero(~opened[j] & (objective.tables.shares[own] > 0))
-        atoms = _atoms(rows, whole, pulls[own], by_bin[own], f[own])
+        atoms = atoms_of(rows, whole, pulls[own], by_bin[own], f[own])
         better = search(atoms, jumps[j])
         if better is not None:
             found[j] = better
     return found
 
 
-def _opened(
-    objective: RowObjective, tables: Mapping[int, tuple[Jumps, np.ndarray, np.ndarray]]
+def opened_bins(
+    objective: Objective, tables: Mapping[int, tuple[Jumps, np.ndarray, np.ndarray]], share: float
 ) -> dict[int, np.ndarray]:
     """{table: which bins are opened to jumps inside them}: those on both sides of a jump whose place matters.
 
     A step inside a bin is worth up to an eighth of the curvature there times its height squared. Where that is far less
-    than a piece costs, only averages gain by a better place: their steps are spread over many small jumps. With many
-    rows at most that share of them is sorted: those beside the largest stakes.
+    than a piece costs, only averages gain by a better place: their steps are spread over many small jumps. At most
+    that share of the rows is sorted: those beside the largest stakes.
     """
     stakes, shares = [], objective.tables.shares
     for j, (own, curvatures, f) in tables.items():
@@ -70,7 +71,7 @@ def _opened(
         stakes += [
             (-stake / 8, j, k) for stake, k in zip(worth.tolist(), cuts.tolist(), strict=True) if stake / 8 >= least
         ]
-    left = objective.options.opened_share if objective.has_many_rows else np.inf
+    left = share
     opened = {j: np.zeros(len(own.labels), dtype=bool) for j, (own, _, _) in tables.items()}
     for _, j, k in sorted(stakes):
         if left <= 0:
@@ -95,7 +96,7 @@ def _rows_of(objective: RowObjective, table: int, opened: np.ndarray, residuals,
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def _atoms(rows, whole: np.ndarray, pulls: np.ndarray, curvatures: np.ndarray, f: np.ndarray) -> Atoms:
+def atoms_of(rows, whole: np.ndarray, pulls: np.ndarray, curvatures: np.ndarray, f: np.ndarray) -> Atoms:
     """The distinct values of the given rows, and some whole bins, in ascending order."""
     bins, values, residuals, row_curvatures = rows
     order = np.argsort(values)

@@ -119,15 +119,19 @@ def _counts(design: BinnedMatrix, n_threads: int) -> np.ndarray:
     return out
 
 
-def gram_is_faster(objective: RowObjective) -> bool:
-    """Whether a fit from the cross-tabulation is expected to take less time than one over the rows."""
+def gram_is_faster(objective: Any, has_equal_weights: bool | None = None) -> bool:
+    """Whether a fit from the cross-tabulation is expected to take less time than one over the rows.
+
+    has_equal_weights : of the rows; None looks at the blocks of a RowObjective
+    """
     tables, n_rows = objective.tables, objective._n_rows
     if not objective.has_many_rows or objective.loss.name != "squared_error":
         return False
     if 8 * tables.n_coef**2 > MAX_GRAM_BYTES:
         return False
     n_pairs = tables.n_tables * (tables.n_tables + 1) / 2
-    per_pair = NS_PER_PAIR if _has_equal_weights(objective) else NS_PER_WEIGHTED_PAIR
+    has_equal_weights = _has_equal_weights(objective) if has_equal_weights is None else has_equal_weights
+    per_pair = NS_PER_PAIR if has_equal_weights else NS_PER_WEIGHTED_PAIR
     by_gram = n_rows * n_pairs * per_pair + NS_PER_GRAM_ENTRY * tables.n_coef**2
     return by_gram < n_rows * tables.n_tables * objective.options.ns_per_entry_by_rows
 

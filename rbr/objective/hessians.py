@@ -16,7 +16,7 @@ import numpy as np
 from rbr._backend import kernels
 from rbr._options import SolverOptions
 from rbr._parallel import over_ranges
-from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
+from rbr.data.design import MAX_ENTRIES_PER_CALL
 from rbr.objective.common import added
 from rbr.objective.packing import Packing
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian
@@ -102,14 +102,14 @@ def preconditioner_accuracy(options: SolverOptions, n_rows: int, n_unknowns: int
     return EXACT if 2 * n_sampled > n_rows else Accuracy(True, 0, n_sampled)
 
 
-def merged_codes(design: BinnedMatrix, groups: Groups, rows: np.ndarray | None) -> np.ndarray:
+def merged_codes(codes: np.ndarray, groups: Groups, rows: np.ndarray | None) -> np.ndarray:
     """The codes of some tables, for all rows or a sample, with bins merged into groups."""
     dtype = np.uint8 if groups.n_groups.max(initial=0) <= 255 else np.uint16
-    codes = np.empty((len(groups.tables), design.n_rows if rows is None else len(rows)), dtype=dtype)
-    for row, j, n in zip(codes, groups.tables, groups.n_groups, strict=True):
-        table = np.append(groups.of_bin[design.offsets[j] : design.offsets[j + 1]], n).astype(dtype)
-        np.take(table, design.codes[j] if rows is None else design.codes[j, rows], out=row, mode="clip")
-    return codes
+    out = np.empty((len(groups.tables), codes.shape[1] if rows is None else len(rows)), dtype=dtype)
+    for row, j, n in zip(out, groups.tables, groups.n_groups, strict=True):
+        table = np.append(groups.of_bin[groups.bins(j)], n).astype(dtype)
+        np.take(table, codes[j] if rows is None else codes[j, rows], out=row, mode="clip")
+    return out
 
 
 def cross_tabulation(codes: np.ndarray, offsets: np.ndarray, weights: np.ndarray, n_threads: int) -> np.ndarray:
@@ -132,33 +132,33 @@ def rough(
     total: float,
     by_bin: np.ndarray,
     of_all: float,
-    merged: Merged,
-    by_row: list[np.ndarray],
+    groups: Groups,
+    squares: np.ndarray | None,
     few_rows: float,
 ) -> Hessian:
     """A sample's cross-tabulation (overwritten) with the diagonal and the total of all rows.
 
     Only the correlations between groups come from the sample. Those of a group with few sampled rows are shrunk, so
     that a rare piece moves mostly by its own curvature. The matrix is scaled from both sides and its diagonal only
-    raised, so it stays positive semi-definite.
+    raised, so it stays positive semi-definite. `squares` are the sums of the squared curvature over the sampled rows of
+    each group, None for all rows.
     """
     by_group = np.diagonal(matrix).copy()
-    if merged.accuracy.n_sampled is not None:
-        by_group *= _scale_to_all_rows(matrix, by_bin, merged, by_row, few_rows)
+    if squares is not None:
+        by_group *= _scale_to_all_rows(matrix, by_bin, groups, squares, few_rows)
     coupling = by_group * np.sqrt(of_all / max(total, 1e-300))
     return Hessian(matrix, coupling, of_all, by_bin)
 
 
 def _scale_to_all_rows(
-    matrix: np.ndarray, by_bin: np.ndarray, merged: Merged, by_row: list[np.ndarray], few_rows: float
+    matrix: np.ndarray, by_bin: np.ndarray, groups: Groups, squares: np.ndarray, few_rows: float
 ) -> np.ndarray:
     """Give a sample's cross-tabulation the diagonal of all rows, in place; returns the factors of its rows and columns.
 
     `n_seen`, by which a group is shrunk, is its effective number of sampled rows: the number of rows of equal curvature
     that would carry as much information.
     """
-    groups = merged.groups
-    in_sample, squares = np.diagonal(matrix).copy(), merged.sums([curvature**2 for curvature in by_row])
+    in_sample = np.diagonal(matrix).copy()
     in_all = np.empty_like(in_sample)
     for j, first, last in zip(groups.tables, groups.offsets[:-1], groups.offsets[1:], strict=True):
         bins, n = groups.bins(j), last - first

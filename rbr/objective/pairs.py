@@ -48,13 +48,18 @@ def _cells(
     """The cell of each row in each pair; a row without a bin in one of the columns has no cell."""
     dtype = np.uint8 if n_cells.max(initial=0) < 256 else np.uint16
     codes = np.empty((len(pairs), block.n_rows), dtype=dtype)
-    for own, (a, b), n in zip(codes, pairs.tolist(), n_cells.tolist(), strict=True):
+    cells_of(block.design.codes, coarse, pairs, n_cells, codes)
+    missing = np.zeros(len(pairs), dtype=bool)
+    return BinnedMatrix._of_codes(codes, offsets, missing, None, block.sample_weight, n_threads, columns)
+
+
+def cells_of(codes: np.ndarray, coarse: CoarseBins, pairs: np.ndarray, n_cells: np.ndarray, out: np.ndarray) -> None:
+    """Write the cell of each row in each pair, given the rows' codes."""
+    for own, (a, b), n in zip(out, pairs.tolist(), n_cells.tolist(), strict=True):
         # The largest code that both sides together can have is that of a row without a bin.
         rows = np.append(coarse.of(a) * coarse.n_bins[b], n)
         sides = np.append(coarse.of(b), n)
-        np.minimum(rows[block.design.codes[a]] + sides[block.design.codes[b]], n, out=own, casting="unsafe")
-    missing = np.zeros(len(pairs), dtype=bool)
-    return BinnedMatrix._of_codes(codes, offsets, missing, None, block.sample_weight, n_threads, columns)
+        np.minimum(rows[codes[a]] + sides[codes[b]], n, out=own, casting="unsafe")
 
 
 def joint_sums(objective: RowObjective, point: Point, coarse: CoarseBins, tables: np.ndarray, majorize: bool):
@@ -68,7 +73,7 @@ def joint_sums(objective: RowObjective, point: Point, coarse: CoarseBins, tables
     size = int(groups.offsets[-1])
     sums = np.zeros((2, objective.n_outputs, size, size))
     for b, (block, rows) in enumerate(zip(objective._blocks, chosen, strict=True)):
-        codes = hessians.merged_codes(block.design, groups, rows if isinstance(rows, np.ndarray) else None)
+        codes = hessians.merged_codes(block.design.codes, groups, rows if isinstance(rows, np.ndarray) else None)
         for kind, by_row in enumerate((residuals.weighted[b], curvature.by_row[b])):
             for output, own in enumerate(np.atleast_2d(by_row.T)):
                 weights = np.ascontiguousarray(own[rows])

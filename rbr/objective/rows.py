@@ -333,7 +333,8 @@ class RowObjective(BaseObjective):
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> hessians.Merged:
         chosen = [None] * len(self._blocks) if accuracy.n_sampled is None else self._spread(accuracy.n_sampled)
         codes = [
-            hessians.merged_codes(block.design, groups, rows) for block, rows in zip(self._blocks, chosen, strict=True)
+            hessians.merged_codes(block.design.codes, groups, rows)
+            for block, rows in zip(self._blocks, chosen, strict=True)
         ]
         self.work.columns_read += len(groups.tables) * sum(c.shape[1] for c in codes) / self._n_rows
         return hessians.Merged.of(groups, accuracy, codes)
@@ -356,7 +357,8 @@ class RowObjective(BaseObjective):
         by_bin, of_all = self.curvature_sums(point, merged.groups.tables, curvature.is_majorized, whole)
         if self.n_outputs > 1:
             by_bin, of_all = np.ascontiguousarray(by_bin[:, output]), of_all[output]
-        return hessians.rough(matrix, total, by_bin, float(of_all), merged, by_row, self.options.few_rows)
+        squares = None if n_sampled is None else merged.sums([curvature**2 for curvature in by_row])
+        return hessians.rough(matrix, total, by_bin, float(of_all), merged.groups, squares, self.options.few_rows)
 
     def hessian_times(self, point: Point, curvature: hessians.Curvature, tables: np.ndarray):
         if self.n_outputs > 1 and not curvature.is_majorized:

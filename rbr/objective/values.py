@@ -25,6 +25,9 @@ class ColumnValues:
         other._table, other._rows = self._table, chosen[rows]
         return other
 
+    def need(self, columns: Sequence[int]) -> None:
+        """Say which columns will be asked for; where they must be fetched first, this is done at once."""
+
     def column(self, j: int, rows: np.ndarray | None = None) -> np.ndarray:
         """The values of column j, over all rows or some of them."""
         if self._rows is not None:
