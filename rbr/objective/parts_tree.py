@@ -26,8 +26,8 @@ class Tree:
     >>> sorted(one.nodes), sorted(other.nodes)
     ([(0, 2), (1, 0)], [(0, 3), (0, 4)])
     >>> one.merge(other)
-    >>> one.nodes
-    {(0, 4): (1.0,), (2, 0): (4.0,)}
+    >>> sorted(one.nodes.items())
+    [((0, 4), (1.0,)), ((2, 0), (4.0,))]
     >>> one.total()
     (5.0,)
     """
