@@ -87,12 +87,12 @@ class Column:
         """What the column holds, in words."""
         if self.kind in ("number", "integer") and self.n_missing < len(self.values):
             low, high = np.nanmin(self.values), np.nanmax(self.values)
-            first, last = (f"{x:,.0f}" if self.kind == "integer" else f"{x:,.5g}" for x in (low, high))
+            first, last = (_short(x) for x in (low, high))
             return f"{first} to {last}" if low < high else f"always {first}"
         if self.kind == "boolean":
             return f"true in {np.nanmean(self.values):.1%}" if self.n_missing < len(self.values) else ""
         if self.kind in ("category", "names", "date") and self.levels:
-            common = [one_line(level)[:24] for level in self.common_levels(3)]
+            common = [_cut(one_line(level), 20) for level in self.common_levels(3)]
             more = ", ..." if len(self.levels) > len(common) else ""
             return f"{len(self.levels):,} level{'s' * (len(self.levels) != 1)}: {', '.join(common)}{more}"
         return ""
@@ -101,6 +101,17 @@ class Column:
         """The most frequent levels."""
         counts = np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
         return [self.levels[k] for k in np.argsort(-counts, kind="stable")[:n]]
+
+
+def _short(number: float) -> str:
+    """A number with few digits; years and codes have no commas."""
+    if number.is_integer():
+        return f"{number:,.0f}" if abs(number) >= 10_000 else f"{number:.0f}"
+    return f"{number:,.5g}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3].rstrip()}..."
 
 
 def text_column(name: str, levels: Sequence[str], codes: np.ndarray) -> Column:

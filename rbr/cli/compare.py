@@ -18,7 +18,7 @@ import rbr
 from rbr._text import class_text, one_line, plain_number, text_table
 from rbr.cli.console import Console, Refusal, UsageError
 from rbr.cli.scoring import add_scoring_arguments, open_rows
-from rbr.cli.tables import column_of, numbers_of
+from rbr.cli.tables import numbers_of, text_of
 from rbr.data.levels import UNSEEN, Categories
 from rbr.data.tables import ArrayTable
 from rbr.model import AdditiveModel
@@ -129,7 +129,7 @@ def differences(a: AdditiveModel, b: AdditiveModel) -> list[Difference]:
             key = term.name, *(axis.kind for axis in _axes(term))
             by_name.setdefault(key, [None, None])[k] = term
     labels = [class_text(a.target, label) for label in labels_of(a)] if a.n_outputs > 1 else [""]
-    found = [_difference(*terms, labels) for terms in by_name.values()]
+    found = [_difference(own[0], own[1], labels) for own in by_name.values()]
     return sorted(found, key=lambda own: -own.mean)
 
 
@@ -336,7 +336,7 @@ def _target(block: Any, target: str, model: AdditiveModel) -> np.ndarray:
     """The target of each row: a number, or the position of its class, -1 if it is none of them."""
     if model.classes is None:
         return numbers_of(block, target)
-    column = column_of(block, target)
+    column = text_of(block, target)
     values = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
     levels = list(dict.fromkeys(values))
     known = [level for level in levels if level is not None]

@@ -14,7 +14,7 @@ from rbr._text import free_name, one_line
 from rbr.cli.console import Console, Refusal, UsageError
 from rbr.cli.outputs import STDOUT, check_table, table_writer
 from rbr.cli.scoring import Rows, add_scoring_arguments, open_rows
-from rbr.cli.tables import column_of, library
+from rbr.cli.tables import column_of, library, text_of
 from rbr.data.tables import few
 from rbr.model import AdditiveModel
 from rbr.model.frames import labels_of
@@ -115,7 +115,7 @@ def _picked(rows: Rows, numbers: list[int], changes: dict[str, Any]) -> Iterator
         for number in sorted(own for own in wanted if n_seen < own <= n_seen + n_block):
             k = number - n_seen - 1
             values = {name: _value(column_of(block, name)[k]) for name in names}
-            ids = ", ".join(f"{one_line(name)} {one_line(_value(column_of(block, name)[k]))}" for name in rows.ids)
+            ids = ", ".join(f"{one_line(name)} {one_line(_value(text_of(block, name)[k]))}" for name in rows.ids)
             title = f"row {number:,}" + (f" ({ids})" if ids else "")
             yield title, values | changes, None if offsets is None else float(offsets[k])
         n_seen += n_block
@@ -168,11 +168,11 @@ def _write(model: AdditiveModel, arguments: argparse.Namespace, console: Console
     names = [free_name(name, rows.ids) for name in names]
     n_rows = 0
     with (
-        table_writer(arguments.out, library()) as writer,
+        table_writer(arguments.out, [*rows.ids, *names], library()) as writer,
         console.progress(f"explaining {rows.source.title}") as status,
     ):
-        for block, offsets in rows.blocks():
-            parts = model.explain(block, n_jobs=arguments.n_jobs, on_unseen=arguments.on_unseen)
+        for block, offsets in rows.blocks(arguments.n_jobs):
+            parts = model.explain(block, on_unseen=arguments.on_unseen)
             parts = parts.reshape(len(parts), len(model.terms), model.n_outputs)
             n_block = len(parts)
             first = np.broadcast_to(np.reshape(model.intercept, (1, 1, -1)), (n_block, 1, model.n_outputs))
@@ -181,12 +181,11 @@ def _write(model: AdditiveModel, arguments: argparse.Namespace, console: Console
                 added.append(np.broadcast_to(offsets[:, None, None], first.shape))
             flat = np.concatenate([*added, sum(own.sum(axis=1, keepdims=True) for own in added)], axis=1)
             flat = flat.reshape(n_block, -1)
-            columns = {name: column_of(block, name) for name in rows.ids}
-            writer.write(columns | dict(zip(names, np.ascontiguousarray(flat.T), strict=True)))
+            columns = {name: text_of(block, name) for name in rows.ids}
+            columns |= dict(zip(names, np.ascontiguousarray(flat.T), strict=True))
+            writer.write(writer.encode(columns))
             n_rows += n_block
             status.show(f"{n_rows:,} rows")
-        if not n_rows:
-            writer.write({name: [] for name in (*rows.ids, *names)})
     if arguments.out != STDOUT:
         console.say(f"{arguments.out}: what {len(model.terms)} terms add to {n_rows:,} rows")
     console.finish({"out": arguments.out, "rows": n_rows, "columns": [*rows.ids, *names]})

@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.say(f"{source.title}: {training.n_rows:,} rows, {len(source.names):,} columns, {how}")
     if training.n_dropped:
         console.say(f"{training.n_dropped:,} rows without a value of {one_line(training.target.name)} are left out.")
-    console.say(f"target: {target_text(training)}")
+    console.say(f"target: {target_text(training, own_loss is not None or arguments.task != 'auto')}")
     for option in ("weight", "exposure", "offset"):
         if getattr(arguments, option) is not None:
             console.say(f"{option}: {getattr(arguments, option)}")

@@ -63,7 +63,12 @@ class Writer(ABC):
     """Writes a table block by block: columns by name, each an array, a list or a column of the block that was read."""
 
     @abstractmethod
-    def write(self, columns: Mapping[str, Any]) -> None: ...
+    def encode(self, columns: Mapping[str, Any]) -> Any:
+        """A block as it will be written; threads may encode several side by side."""
+
+    @abstractmethod
+    def write(self, encoded: Any) -> None:
+        """Write a block that was encoded."""
 
     @abstractmethod
     def close(self) -> None:
@@ -71,10 +76,10 @@ class Writer(ABC):
 
 
 @contextmanager
-def table_writer(path: str, library: str) -> Iterator[Writer]:
+def table_writer(path: str, names: Sequence[str], library: str) -> Iterator[Writer]:
     """Writes CSV, compressed if the name ends in .gz, or Parquet; "-" is stdout.
 
-    `library` is "pyarrow" or "pandas", whichever has read the blocks.
+    `names` are those of the columns, and `library` is "pyarrow" or "pandas", whichever has read the blocks.
     """
     with ExitStack() as stack:
         if path == STDOUT:
@@ -86,9 +91,9 @@ def table_writer(path: str, library: str) -> Iterator[Writer]:
             if path.lower().endswith(".gz"):
                 binary = stack.enter_context(gzip.GzipFile(filename="", fileobj=binary, mode="wb", compresslevel=6))
         if is_parquet(path):
-            writer: Writer = ParquetWriter(binary)
+            writer: Writer = ParquetWriter(binary, names)
         else:
-            writer = ArrowCsvWriter(binary) if library == "pyarrow" else PandasCsvWriter(binary)
+            writer = (ArrowCsvWriter if library == "pyarrow" else PandasCsvWriter)(binary, names)
         yield writer
         writer.close()
         binary.flush()
@@ -122,29 +127,32 @@ def _header(names: Sequence[str]) -> bytes:
     return text.getvalue().encode()
 
 
-class ArrowCsvWriter(Writer):
+class CsvWriter(Writer):
+    """CSV with a line of names."""
+
+    def __init__(self, binary: BinaryIO, names: Sequence[str]):
+        self.binary = binary
+        binary.write(_header(names))
+
+    def write(self, encoded: Any) -> None:
+        self.binary.write(encoded)
+
+    def close(self) -> None:
+        pass
+
+
+class ArrowCsvWriter(CsvWriter):
     """CSV by pyarrow, with numbers that read back to the last bit, and quotes only in blocks that need them."""
 
-    def __init__(self, binary: BinaryIO):
-        self.binary = binary
-        self.writers: dict[str, Any] = {}
-
-    def write(self, columns: Mapping[str, Any]) -> None:
+    def encode(self, columns: Mapping[str, Any]) -> Any:
         import pyarrow
         from pyarrow import csv as arrow_csv
 
         batch = pyarrow.RecordBatch.from_arrays([_as_arrow(own) for own in columns.values()], names=list(columns))
-        if not self.writers:
-            self.binary.write(_header(list(columns)))
         style = "needed" if any(map(_needs_quotes, batch.columns)) else "none"
-        if style not in self.writers:
-            options = arrow_csv.WriteOptions(include_header=False, quoting_style=style)
-            self.writers[style] = arrow_csv.CSVWriter(self.binary, batch.schema, write_options=options)
-        self.writers[style].write_batch(batch)
-
-    def close(self) -> None:
-        for writer in self.writers.values():
-            writer.close()
+        sink = pyarrow.BufferOutputStream()
+        arrow_csv.write_csv(batch, sink, arrow_csv.WriteOptions(include_header=False, quoting_style=style))
+        return sink.getvalue()
 
 
 def _needs_quotes(column: Any) -> bool:
@@ -157,25 +165,39 @@ def _needs_quotes(column: Any) -> bool:
     return bool(compute.any(compute.match_substring_regex(column, '[,"\\r\\n]')).as_py())
 
 
+class PandasCsvWriter(CsvWriter):
+    """CSV by pandas, where there is no pyarrow."""
+
+    def encode(self, columns: Mapping[str, Any]) -> Any:
+        import pandas
+
+        frame = pandas.DataFrame(dict(enumerate(columns.values())))
+        return frame.to_csv(index=False, header=False, lineterminator="\n").encode()
+
+
 class ParquetWriter(Writer):
     """Parquet by pyarrow."""
 
-    def __init__(self, binary: BinaryIO):
-        self.binary = binary
+    def __init__(self, binary: BinaryIO, names: Sequence[str]):
+        self.binary, self.names = binary, names
         self.writer: Any = None
 
-    def write(self, columns: Mapping[str, Any]) -> None:
+    def encode(self, columns: Mapping[str, Any]) -> Any:
         import pyarrow
+
+        return pyarrow.table({name: _as_arrow(own) for name, own in columns.items()})
+
+    def write(self, encoded: Any) -> None:
         from pyarrow import parquet
 
-        table = pyarrow.table({name: _as_arrow(own) for name, own in columns.items()})
         if self.writer is None:
-            self.writer = parquet.ParquetWriter(self.binary, table.schema)
-        self.writer.write_table(table)
+            self.writer = parquet.ParquetWriter(self.binary, encoded.schema)
+        self.writer.write_table(encoded)
 
     def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
+        if self.writer is None:  # no rows
+            self.write(self.encode({name: [] for name in self.names}))
+        self.writer.close()
 
 
 def _as_arrow(column: Any) -> Any:
@@ -184,25 +206,3 @@ def _as_arrow(column: Any) -> Any:
     array = column if isinstance(column, (pyarrow.Array, pyarrow.ChunkedArray)) else pyarrow.array(column)
     # The dictionaries of blocks differ, and CSV does not know them.
     return array.dictionary_decode() if pyarrow.types.is_dictionary(array.type) else array
-
-
-class PandasCsvWriter(Writer):
-    """CSV by pandas, where there is no pyarrow."""
-
-    def __init__(self, binary: BinaryIO):
-        self.binary = binary
-        self.is_first = True
-
-    def write(self, columns: Mapping[str, Any]) -> None:
-        import pandas
-
-        if self.is_first:
-            self.binary.write(_header(list(columns)))
-        self.is_first = False
-        frame = pandas.DataFrame(
-            {k: list(own) if isinstance(own, list) else own for k, own in enumerate(columns.values())}
-        )
-        self.binary.write(frame.to_csv(index=False, header=False, lineterminator="\n").encode())
-
-    def close(self) -> None:
-        pass

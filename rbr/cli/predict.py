@@ -13,7 +13,7 @@ from rbr._text import free_name
 from rbr.cli.console import Console, UsageError
 from rbr.cli.outputs import STDOUT, check_table, table_writer
 from rbr.cli.scoring import add_scoring_arguments, open_rows
-from rbr.cli.tables import column_of, library
+from rbr.cli.tables import library, text_of
 from rbr.model import AdditiveModel
 from rbr.model.frames import labels_of
 from rbr.model.unseen import Tally, tally_for
@@ -46,22 +46,28 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     names = output_names(rows.model, arguments.type, rows.ids)
     tally = Tally()
     n_rows, start = 0, time.perf_counter()
-    with table_writer(arguments.out, library()) as writer, console.progress(f"scoring {rows.source.title}") as status:
-        for block, offsets in rows.blocks():
+    with (
+        table_writer(arguments.out, [*rows.ids, *names], library()) as writer,
+        console.progress(f"scoring {rows.source.title}") as status,
+    ):
+
+        def score(block: Any, offsets: np.ndarray | None) -> tuple[int, tuple[int, Tally | None, Any]]:
             own = tally_for(arguments.on_unseen)
-            scores = rows.model._scores(block, arguments.n_jobs, own)
+            scores = rows.model._scores(block, 1, own)
             if offsets is not None:
                 scores += offsets[:, None]
+            columns = {name: text_of(block, name) for name in rows.ids}
+            columns |= dict(zip(names, outputs(rows.model, scores, arguments.type), strict=True))
+            return len(scores), (len(scores), own, writer.encode(columns))
+
+        for n_own, own, encoded in rows.map(score, arguments.n_jobs):
             if own is not None:
                 if arguments.on_unseen == "raise":
                     own.settle("raise")
                 tally.add(own)
-            columns = {name: column_of(block, name) for name in rows.ids}
-            writer.write(columns | dict(zip(names, outputs(rows.model, scores, arguments.type), strict=True)))
-            n_rows += len(scores)
+            writer.write(encoded)
+            n_rows += n_own
             status.show(f"{n_rows:,} rows")
-        if not n_rows:
-            writer.write({name: [] for name in (*rows.ids, *names)})
     seconds = time.perf_counter() - start
     tally.settle(arguments.on_unseen)
     if arguments.out != STDOUT:
@@ -103,16 +109,15 @@ def outputs(model: AdditiveModel, scores: np.ndarray, kind: str) -> list[Any]:
     """The columns of `output_names` from the raw scores, of shape (n_rows, n_outputs)."""
     flat = scores[:, 0] if model.n_outputs == 1 else scores
     if kind == "raw":
-        return list(scores.T)
+        return list(np.ascontiguousarray(scores.T))
     if model.classes is None:
         return [model.loss.inverse_link(flat)]
     if kind == "class":
         return [_labels(model, flat)]
-    probabilities = model._probabilities_of(flat)
-    if kind == "probability":
-        return list(probabilities.T)
-    shown = probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
-    return [_labels(model, flat), *shown.T]
+    if kind == "default" and flat.ndim == 1:
+        return [_labels(model, flat), model.loss.inverse_link(flat)]
+    probabilities = np.ascontiguousarray(model._probabilities_of(flat).T)
+    return list(probabilities) if kind == "probability" else [_labels(model, flat), *probabilities]
 
 
 def _labels(model: AdditiveModel, scores: np.ndarray) -> Any:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from rbr._parallel import resolve_n_jobs
 from rbr.cli.console import Console, Refusal
 from rbr.cli.options import listed
-from rbr.cli.tables import Source, add_format_arguments, numbers_of, open_source
+from rbr.cli.tables import BadValue, Source, Wanted, add_format_arguments, numbers_of, open_source
 from rbr.cli.training import log_of_exposure
 from rbr.model import AdditiveModel
 from rbr.model.pairs import PairTerm
@@ -32,7 +35,7 @@ def add_scoring_arguments(parser: argparse.ArgumentParser) -> None:
         default="warn",
         help="what to do about categories that training did not have; default: %(default)s",
     )
-    parser.add_argument("--n-jobs", metavar="N", type=int, help="threads")
+    parser.add_argument("--n-jobs", metavar="N", type=int, help="threads; default: one per core")
     add_format_arguments(parser)
 
 
@@ -57,14 +60,34 @@ class Rows:
     exposure: str | None
     offset: str | None
 
-    def blocks(self) -> Iterator[tuple[Any, np.ndarray | None]]:
-        """(block, its offsets)."""
-        beside = [name for name in (self.exposure, self.offset) if name is not None]
-        # A column that is both used and carried over is read as the model needs it.
-        texts = [name for name in self.ids if name not in (*self.numbers, *self.categories, *beside)]
-        numbers = list(dict.fromkeys([*self.numbers, *beside]))
-        for block in self.source.blocks(numbers, self.categories, texts):
-            yield block, self._offsets(block)
+    def blocks(self, n_jobs: int | None = None) -> Iterator[tuple[Any, np.ndarray | None]]:
+        """(block, its offsets), in order."""
+        yield from self.map(lambda block, offsets: (len(block), (block, offsets)), n_jobs)
+
+    def map(
+        self, function: Callable[[Any, np.ndarray | None], tuple[int, Any]], n_jobs: int | None = None
+    ) -> Iterator[Any]:
+        """What a function makes of each block and its offsets, in order; threads work on several blocks side by side.
+
+        The function returns the number of rows beside its result.
+        """
+        beside = tuple(name for name in (self.exposure, self.offset) if name is not None)
+        wanted = Wanted(tuple(dict.fromkeys((*self.numbers, *beside))), self.categories, self.ids)
+
+        def work(chunk: Any) -> tuple[int, Any]:
+            block = self.source.block(chunk, wanted)
+            return function(block, self._offsets(block))
+
+        n_rows = 0
+        results = in_order(work, self.source.chunks(wanted), resolve_n_jobs(-1 if n_jobs is None else n_jobs))
+        try:
+            for n_own, result in results:
+                yield result
+                n_rows += n_own
+        except BadValue as error:
+            raise error.after(n_rows) from error
+        finally:
+            results.close()
 
     def _offsets(self, block: Any) -> np.ndarray | None:
         name = self.exposure or self.offset
@@ -74,6 +97,28 @@ class Rows:
         if np.isnan(values).any():
             raise Refusal(f"column {name!r} of {self.source.title} has missing values; it must be complete")
         return log_of_exposure(values, name) if self.exposure is not None else values
+
+
+def in_order(function: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Generator[Any, None, None]:
+    """The function of each item, in their order, computed by threads; few items are under way at a time.
+
+    >>> list(in_order(abs, [-3, 2, -1], n_threads=2))
+    [3, 2, 1]
+    """
+    if n_threads == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(n_threads)
+    waiting: deque[Any] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > n_threads + 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def open_rows(model: AdditiveModel, arguments: argparse.Namespace, console: Console) -> Rows:

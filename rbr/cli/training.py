@@ -216,13 +216,12 @@ def _all(names: Sequence[str]) -> str:
 # What was understood --------------------------------------------------------------------------------------
 
 
-def target_text(training: Training) -> str:
-    """The target in words."""
+def target_text(training: Training, is_chosen: bool) -> str:
+    """The target in words; unless it is the user's choice, with a hint that numbers may be meant as classes."""
     name = one_line(training.target.name)
     if not training.is_classes:
-        few = np.unique(training.y)
-        hint = ""
-        if 2 < len(few) <= FEW_NUMBERS and training.target.kind == "integer":
+        few, hint = np.unique(training.y), ""
+        if not is_chosen and len(few) <= FEW_NUMBERS and training.target.kind == "integer":
             hint = f" ({len(few)} different numbers; --task classification makes them classes)"
         return f"{name}, {training.target.says()}, mean {training.y.mean():,.4g}{hint}"
     classes, counts = np.unique(training.y, return_counts=True)
