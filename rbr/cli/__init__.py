@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import NoReturn
 
 import rbr
 from rbr.cli.console import BROKEN_PIPE, BUG, FAILED, INTERRUPTED, USAGE, Console, Refusal, UsageError, one_sentence
@@ -112,8 +113,15 @@ def _told(error: Exception, console: Console) -> int:
     return BUG
 
 
+class _OneLineParser(argparse.ArgumentParser):
+    """A parser that tells an error in one line, without the list of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _OneLineParser(
         prog="rbr",
         description="Sparse additive models that are accurate and readable.",
         epilog=EPILOG,

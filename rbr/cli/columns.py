@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rbr._text import one_line, plain_number
+from rbr.cli import libraries
 from rbr.cli.console import Refusal
 
 NUMERIC = ("number", "integer", "boolean")
@@ -192,9 +193,7 @@ def column_from_pandas(name: str, series: Any) -> Column:
 
 def as_table(columns: Sequence[Column]) -> Any:
     """Columns as a table that an estimator takes: of pyarrow, or of pandas where that is not installed."""
-    try:
-        import pyarrow
-    except ImportError:
+    if libraries.library() == "pandas":
         import pandas
 
         return pandas.DataFrame(
@@ -205,6 +204,8 @@ def as_table(columns: Sequence[Column]) -> Any:
                 for own in columns
             }
         )
+    import pyarrow
+
     return pyarrow.table({own.name: _arrow_array(own) for own in columns})
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import rbr
 from rbr._arguments import whole_number
 from rbr._text import free_name, one_line
+from rbr.cli import libraries
 from rbr.cli.console import Console, Refusal, UsageError
 from rbr.cli.outputs import STDOUT, check_table, table_writer
 from rbr.cli.scoring import Rows, add_scoring_arguments, open_rows
-from rbr.cli.tables import column_of, library, text_of
+from rbr.cli.tables import column_of, text_of
 from rbr.data.tables import few
 from rbr.model import AdditiveModel
 from rbr.model.frames import labels_of
@@ -158,7 +159,7 @@ def _write(model: AdditiveModel, arguments: argparse.Namespace, console: Console
     """What each term adds to each row; the columns of a row sum to its score."""
     if console.as_json and arguments.out == STDOUT:
         raise UsageError("--json prints on stdout, so --out must name a file")
-    check_table(arguments.out, "--out", library())
+    check_table(arguments.out, "--out", libraries.library())
     rows = open_rows(model, arguments, console)
     model = rows.model
     has_offset = rows.exposure is not None or rows.offset is not None
@@ -168,7 +169,7 @@ def _write(model: AdditiveModel, arguments: argparse.Namespace, console: Console
     names = [free_name(name, rows.ids) for name in names]
     n_rows = 0
     with (
-        table_writer(arguments.out, [*rows.ids, *names], library()) as writer,
+        table_writer(arguments.out, [*rows.ids, *names], libraries.library()) as writer,
         console.progress(f"explaining {rows.source.title}") as status,
     ):
         for block, offsets in rows.blocks(arguments.n_jobs):

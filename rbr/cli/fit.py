@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         test = None
         if arguments.test is not None:
             test = read_test(open_source(arguments.test, arguments), training, arguments)
+    estimator = make_estimator(training, own_loss, arguments)
     how = "Parquet" if source.form is None else source.form.says()
     console.say(f"{source.title}: {training.n_rows:,} rows, {len(source.names):,} columns, {how}")
     if training.n_dropped:
@@ -108,7 +109,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             console.say(f"{option}: {getattr(arguments, option)}")
     console.say(f"\n{columns_text(training)}\n")
 
-    estimator = make_estimator(training, own_loss, arguments)
     start = time.perf_counter()
     with console.progress(f"fitting {training.n_rows:,} rows") as status:
         estimator.set_params(verbose=int(status.is_shown))
@@ -124,6 +124,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     model = replace(estimator.model_, target=training.target.name, metadata=_metadata(training, arguments, measured))
     estimator.model_ = model
     console.say(f"{model.summary()}\n\n{scores_text(measured)}\n\nFitted in {seconds:.1f} s.")
+    if not model.terms:
+        console.note("No column has evidence of an effect, so the model predicts the same for every row.")
     _save(estimator, test, arguments, console)
     console.finish(
         {

@@ -10,10 +10,11 @@ import numpy as np
 
 import rbr
 from rbr._text import free_name
+from rbr.cli import libraries
 from rbr.cli.console import Console, UsageError
 from rbr.cli.outputs import STDOUT, check_table, table_writer
 from rbr.cli.scoring import add_scoring_arguments, open_rows
-from rbr.cli.tables import library, text_of
+from rbr.cli.tables import text_of
 from rbr.model import AdditiveModel
 from rbr.model.frames import labels_of
 from rbr.model.unseen import Tally, tally_for
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    check_table(arguments.out, "--out", library())
+    check_table(arguments.out, "--out", libraries.library())
     if console.as_json and arguments.out == STDOUT:
         raise UsageError("--json prints on stdout, so --out must name a file")
     model = rbr.load(arguments.model)
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     tally = Tally()
     n_rows, start = 0, time.perf_counter()
     with (
-        table_writer(arguments.out, [*rows.ids, *names], library()) as writer,
+        table_writer(arguments.out, [*rows.ids, *names], libraries.library()) as writer,
         console.progress(f"scoring {rows.source.title}") as status,
     ):
 
