@@ -27,9 +27,9 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
     temporary = Path(name)
     try:
+        os.close(handle)
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())

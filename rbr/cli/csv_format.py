@@ -125,6 +125,11 @@ def _open_zip(path: str) -> BinaryIO:
     return cast(BinaryIO, archive.open(members[0]))
 
 
+def read_some(stream: Any, n_bytes: int) -> bytes:
+    """What one read gives. A Ctrl-C between two reads of a slow pipe is then seen before the next one blocks."""
+    return getattr(stream, "read1", stream.read)(n_bytes)
+
+
 class Rewound(io.RawIOBase):
     """A stream whose beginning was read, from the beginning again."""
 
@@ -135,7 +140,7 @@ class Rewound(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._start[: len(buffer)] if len(self._start) else self._rest.read(len(buffer))
+        data = self._start[: len(buffer)] if len(self._start) else read_some(self._rest, len(buffer))
         self._start = self._start[len(data) :] if len(self._start) else self._start
         buffer[: len(data)] = data
         return len(data)
@@ -150,7 +155,7 @@ def read_start(stream: BinaryIO) -> bytes:
     parts: list[bytes] = []
     n_bytes = 0
     while n_bytes < SAMPLE_BYTES:
-        part = stream.read(SAMPLE_BYTES - n_bytes)
+        part = read_some(stream, SAMPLE_BYTES - n_bytes)
         if not part:
             break
         parts.append(bytes(part))

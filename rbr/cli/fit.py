@@ -91,7 +91,7 @@ def _add_values(group: Any, option: str, value: str, text: str) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     check_folder_of(arguments.out, "--out")
     check_report(arguments.report)
-    own_loss = _loss(arguments, console)
+    own_loss = _loss(arguments)
     source = open_source(arguments.data, arguments)
     with console.progress(f"reading {source.title}"):
         training = read_training(source, arguments, own_loss)
@@ -104,6 +104,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if training.n_dropped:
         console.say(f"{training.n_dropped:,} rows without a value of {one_line(training.target.name)} are left out.")
     console.say(f"target: {target_text(training, own_loss is not None or arguments.task != 'auto')}")
+    if own_loss is not None:
+        console.say(
+            f"loss: {own_loss.name}{'' if arguments.loss else ', since there is an exposure; --loss chooses another'}"
+        )
     for option in ("weight", "exposure", "offset"):
         if getattr(arguments, option) is not None:
             console.say(f"{option}: {getattr(arguments, option)}")
@@ -151,14 +155,13 @@ def _save(estimator: Any, test: Training | None, arguments: argparse.Namespace, 
         console.say(f"Report: {arguments.report}")
 
 
-def _loss(arguments: argparse.Namespace, console: Console) -> Loss | None:
+def _loss(arguments: argparse.Namespace) -> Loss | None:
     """The loss that the options ask for; None if that is left to the target."""
     if arguments.exposure is not None and arguments.offset is not None:
         raise UsageError("--exposure and --offset are both given; an exposure is an offset, its logarithm")
     if arguments.loss is None:
         if arguments.exposure is None:
             return None
-        console.note("--exposure without --loss: the loss is poisson.")
         return loss("poisson")
     found = loss(arguments.loss)
     if arguments.task == "classification":
