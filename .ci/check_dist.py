@@ -21,6 +21,12 @@ def check(condition: bool, message: str) -> None:
         raise SystemExit(f"check_dist: {message}")
 
 
+def page_files() -> list[str]:
+    """What the report puts into its page, and the licence of the plotting library."""
+    folders = (ROOT / "rbr" / "report" / name for name in ("page", "vendor"))
+    return [path.relative_to(ROOT).as_posix() for folder in folders for path in folder.iterdir() if path.is_file()]
+
+
 def check_sdist(file: Path) -> None:
     """It holds every file that is needed to build and to test, and nothing that was compiled."""
     with tarfile.open(file) as archive:
@@ -28,6 +34,7 @@ def check_sdist(file: Path) -> None:
     needed = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"}
     needed |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rbr/**/*.py*") if path.suffix != ".pyc"}
     needed |= {path.relative_to(ROOT).as_posix() for end in ("pxi", "h") for path in ROOT.glob(f"rbr/**/*.{end}")}
+    needed |= set(page_files())
     check(needed <= names, f"{file.name} lacks {sorted(needed - names)}")
     compiled = sorted(name for name in names if name.endswith((*COMPILED, ".c", ".pyc")))
     check(not compiled, f"{file.name} holds {compiled}")
@@ -41,7 +48,8 @@ def check_wheel(file: Path) -> None:
     compiled = {PurePosixPath(name).name.split(".")[0] for name in names if name.endswith(COMPILED)}
     expected = {path.stem for path in ROOT.glob("rbr/_fast/*.pyx")}
     check(compiled == expected, f"{file.name} holds the extensions {sorted(compiled)}, not {sorted(expected)}")
-    check("rbr/py.typed" in names, f"{file.name} lacks rbr/py.typed")
+    lacking = sorted({"rbr/py.typed", *page_files()} - set(names))
+    check(not lacking, f"{file.name} lacks {lacking}")
     strangers = {name.split("/")[0] for name in names} - {
         "rbr",
         f"{'-'.join(file.name.split('-')[:2])}.dist-info",

@@ -33,6 +33,7 @@ _HOMES = {
     "objective": "rbr.objective",
     "plotting": "rbr.plotting",
     "reference": "rbr.reference",
+    "reoptimise": "rbr.model.reoptimise",
     "shapes": "rbr.shapes",
     "show_versions": "rbr._show_versions",
     "solve": "rbr.solvers",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # the same names again, for tools that read the code without 
     from rbr.estimators import RBRRegressor as RBRRegressor
     from rbr.model import AdditiveModel as AdditiveModel
     from rbr.model.file import load as load
+    from rbr.model.reoptimise import reoptimise as reoptimise
     from rbr.model.unseen import UnseenError as UnseenError
     from rbr.model.unseen import UnseenWarning as UnseenWarning
     from rbr.objective import make_objective as make_objective

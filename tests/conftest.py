@@ -9,7 +9,18 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import settings
 
-OF_THE_EXTRA = ("pandas", "polars", "matplotlib", "onnx", "onnxruntime", "rich", "pyarrow", "duckdb", "psycopg")
+OF_THE_EXTRA = (
+    "pandas",
+    "polars",
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "rich",
+    "pyarrow",
+    "duckdb",
+    "psycopg",
+    "selenium",
+)
 if os.environ.get("CI") and (missing := [name for name in OF_THE_EXTRA if find_spec(name) is None]):
     raise pytest.UsageError(f"in CI tests would be skipped for want of {', '.join(missing)}: install rbr[test]")
 

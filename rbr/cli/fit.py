@@ -151,7 +151,8 @@ def _save(estimator: Any, test: Training | None, arguments: argparse.Namespace, 
         console.note("The model was not saved; --out MODEL.json saves it.")
     if arguments.report is not None:
         data = () if test is None else (test.X, test.y)
-        write_report(estimator, arguments.report, *data)
+        beside = {} if test is None else {"sample_weight": test.weight, "offset": test.offset}
+        write_report(estimator, arguments.report, *data, **beside)
         console.say(f"Report: {arguments.report}")
 
 

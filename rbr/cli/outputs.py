@@ -50,10 +50,9 @@ def check_report(path: str | None) -> None:
         raise Refusal(f"--report is {path!r}; this version of rbr cannot write reports")
 
 
-def write_report(fitted: Any, path: str, *data: Any, title: str | None = None) -> None:
-    """Write the interactive report of an estimator or a model, with rows X and targets y that it was not fitted to."""
-    with whole_file(path) as temporary:
-        fitted.report(temporary, *data, title=title)
+def write_report(fitted: Any, path: str, *data: Any, **options: Any) -> None:
+    """Write the interactive page of an estimator or a model, with rows X and targets y that it was not fitted to."""
+    fitted.report(path, *data, **options)
 
 
 # Tables ---------------------------------------------------------------------------------------------------

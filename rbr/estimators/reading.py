@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from sklearn import get_config
@@ -24,10 +25,43 @@ class ReadingMixin:
         """What decides which offsets rows with a known target must have."""
         return {"n_outputs": self.model_.n_outputs, "had_offset": self._had_offset}
 
+    # What a notebook shows: scikit-learn's diagram until there is a model to show.
+    def _repr_html_inner(self):
+        return self.model_._repr_html_() if "model_" in vars(self) else super()._repr_html_inner()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle and "model_" in vars(self):
+            bundle["text/html"] = self.model_._repr_html_()
+        return bundle
+
     def summary(self) -> str:
         """The terms in a table for the terminal, the most important first; the same as ``model_.summary()``."""
         check_is_fitted(self, "model_")
         return self.model_.summary()
+
+    def report(
+        self,
+        file,
+        X=None,
+        y=None,
+        *,
+        title=None,
+        sample_weight=None,
+        offset=None,
+        max_rows=1000,
+        path=None,
+        bands=None,
+    ) -> Path:
+        """Write the model as one interactive page of HTML, which opens offline; see `AdditiveModel.report`."""
+        check_is_fitted(self, "model_")
+        options = {"title": title, "sample_weight": sample_weight, "offset": offset, "max_rows": max_rows}
+        return self.model_.report(file, X, y, path=path, bands=bands, **options)
+
+    def show(self, X=None, y=None, **options) -> Path:
+        """Open the report in a browser, from a temporary folder, and return its path; see `AdditiveModel.show`."""
+        check_is_fitted(self, "model_")
+        return self.model_.show(X, y, **options)
 
     def to_frame(self, points=None, *, odds_of=None, output="pandas") -> Any:
         """The model as a table, one row per piece; see `AdditiveModel.to_frame`."""

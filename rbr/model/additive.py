@@ -69,7 +69,7 @@ class AdditiveModel(ModelReading, Editable, Servable):
         The mean loss on the training rows. NaN if not known, as after an edit.
     metadata : dict
         Notes of the user, such as a name, an owner or a date of approval: JSON values, which the file keeps. The one
-        part of a model that may be changed in place; every edit copies it.
+        part of a model that may be changed in place; every edit copies it. "edits" lists the edits that were made.
 
     Examples
     --------

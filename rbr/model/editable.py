@@ -1,4 +1,7 @@
-"""The methods of a model that edit it. Each returns another model; rbr.model.edits says what happens to a term."""
+"""The methods of a model that edit it. Each returns another model; rbr.model.edits says what happens to a term.
+
+Every edit that changes predictions is recorded in the model's metadata, so that a file says what was done by hand.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from rbr.model import edits
@@ -25,12 +29,18 @@ class Editable:
     def _changed(self, **fields: Any) -> Self:
         return replace(cast(Any, self), **fields)
 
-    def _edited(self, term: str | int, edit: Callable[..., AnyTerm], *args: Any) -> Self:
+    def _edited(self, term: str | int, edit: Callable[..., AnyTerm], **arguments: Any) -> Self:
         t = self._position(term)
-        changed = edit(self.terms[t], *args)
+        changed = edit(self.terms[t], *arguments.values())
         if changed is self.terms[t]:
             return self
-        return self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
+        edited = self._with_terms([changed if own is self.terms[t] else own for own in self.terms])
+        n = len(self.terms[t].pieces)
+        if "pieces" in arguments:
+            arguments["pieces"] = sorted({int(piece) % n for piece in arguments["pieces"]})
+        elif not isinstance(arguments.get("piece", ""), str):
+            arguments["piece"] = int(arguments["piece"]) % n
+        return with_edit(edited, {"edit": edit.__name__, "term": self.terms[t].name, **arguments})
 
     def _with_terms(self, terms: Sequence[AnyTerm]) -> Self:
         """The model with other terms; its training loss is then unknown."""
@@ -53,7 +63,7 @@ class Editable:
         AdditiveModel
             The mean of the term is no longer zero; `recentre` moves it into the intercept.
         """
-        return self._edited(term, edits.set_piece, piece, value)
+        return self._edited(term, edits.set_piece, piece=piece, value=value)
 
     def set_rectangle(self, term: str | int, rectangle: int, value: ArrayLike) -> Self:
         """A model with another value in one rectangle of a pair: `set_piece` for a term of two columns.
@@ -74,7 +84,7 @@ class Editable:
         """
         if len(self.terms[self._position(term)].columns) != 2:
             raise ValueError(f"term {term!r} looks at one column; rectangles are those of pairs, see set_piece")
-        return self._edited(term, edits.set_piece, rectangle, value)
+        return self._edited(term, edits.set_piece, piece=rectangle, value=value)
 
     def zero(self, term: str | int) -> Self:
         """A model in which a term is kept but adds nothing; `drop` removes it."""
@@ -83,7 +93,8 @@ class Editable:
     def drop(self, term: str | int) -> Self:
         """A model without a term. The intercept is unchanged, since terms have mean zero."""
         t = self._position(term)
-        return self._with_terms([own for k, own in enumerate(self.terms) if k != t])
+        dropped = self._with_terms([own for k, own in enumerate(self.terms) if k != t])
+        return with_edit(dropped, {"edit": "drop", "term": self.terms[t].name})
 
     def merge(self, term: str | int, pieces: Sequence[int]) -> Self:
         """A model in which some pieces of a term are merged into one, at their mean under the training weights.
@@ -96,7 +107,7 @@ class Editable:
             Positions in the term's `pieces`; they must be neighbours, unless the pieces are levels, or rectangles of a
             pair. If rectangles together are no rectangle, their cells still become one piece, of the kind "cells".
         """
-        return self._edited(term, edits.merge, pieces)
+        return self._edited(term, edits.merge, pieces=list(pieces))
 
     def smooth(self, term: str | int, bandwidth: float = 0.05) -> Self:
         """A model in which a numeric term has its jumps rounded off.
@@ -112,7 +123,7 @@ class Editable:
         bandwidth : float, default 0.05
             The standard deviation of the window, as a share of the training rows.
         """
-        return self._edited(term, edits.smooth, bandwidth)
+        return self._edited(term, edits.smooth, bandwidth=bandwidth)
 
     def make_monotone(self, term: str | int, increasing: bool = True) -> Self:
         """A model in which a numeric term never falls (or never rises): isotonic regression of its table.
@@ -120,7 +131,7 @@ class Editable:
         Under the training weights this is the nearest such table, and it has the same mean. The value of missing values
         is unchanged.
         """
-        return self._edited(term, edits.make_monotone, increasing)
+        return self._edited(term, edits.make_monotone, increasing=increasing)
 
     def recentre(self) -> Self:
         """A model with the same predictions whose terms have mean zero under the training weights.
@@ -131,3 +142,12 @@ class Editable:
         pairs = [edits.recentred(term) for term in self.terms]
         intercept = self.intercept + sum(mean for _, mean in pairs)
         return self._changed(terms=tuple(term for term, _ in pairs), intercept=intercept)
+
+
+def with_edit(model: Any, edit: dict[str, Any]) -> Any:
+    """The model with an edit at the end of the list ``metadata["edits"]``; notes of the user by that name stay."""
+    known = model.metadata.get("edits", [])
+    if not isinstance(known, list):
+        return model
+    plain = {name: np.asarray(value).tolist() for name, value in edit.items()}
+    return replace(model, metadata={**model.metadata, "edits": [*known, plain]})

@@ -59,10 +59,14 @@ def load(path: str | os.PathLike) -> AdditiveModel:
 
 
 def save(model: AdditiveModel, path: str | os.PathLike) -> None:
-    """Write the model to a temporary file in the same folder, then rename it to `path`."""
+    """Write the model as JSON with its checksum."""
     content = model_to_dict(model)
     content["checksum"] = _checksum(content)
-    data = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False).encode()
+    write_whole(path, json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False).encode())
+
+
+def write_whole(path: str | os.PathLike, data: bytes) -> None:
+    """Write a file whole or not at all."""
     with whole_file(path) as temporary:
         temporary.write_bytes(data)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rbr._checks import check_choice
+from rbr._checks import check_choice, check_vector
 from rbr.losses import get_loss
 from rbr.model.pairs import AnyTerm, PairTerm
 from rbr.model.terms import import_pandas
@@ -60,6 +60,21 @@ def contributions_as_frame(model: AdditiveModel, X: Any, contributions: np.ndarr
 def labels_of(model: AdditiveModel) -> list:
     """The labels of the classes, or their numbers where a model does not know the labels."""
     return list(range(max(model.n_outputs, 2))) if model.classes is None else model.classes.tolist()
+
+
+def target_of(model: AdditiveModel, y: Any, n_rows: int) -> np.ndarray:
+    """y as numbers, of a classifier as the positions of the labels, or a ValueError that names what does not fit."""
+    y = np.asarray(y)
+    if y.shape != (n_rows,):
+        raise ValueError(f"y has shape {y.shape}; X has {n_rows} rows, and y must have one entry for each of them")
+    if model.loss.link not in ("logit", "softmax"):
+        return check_vector(y, n_rows, "y")
+    codes, labels = np.full(n_rows, -1, dtype=np.int64), labels_of(model)
+    for k, label in enumerate(labels):
+        codes[y == label] = k
+    if (codes < 0).any():
+        raise ValueError(f"y holds {y[codes < 0].tolist()[0]!r}; the classes are {', '.join(map(repr, labels))}")
+    return codes
 
 
 def bins_of_rows(model: AdditiveModel, X: Any) -> np.ndarray:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
+    from rbr.estimators import Bootstrap
     from rbr.model import AdditiveModel
     from rbr.model.purify import PurifiedView
     from rbr.model.reasons import RowExplanation
@@ -20,6 +23,73 @@ class ModelReading:
     def _model(self) -> AdditiveModel:
         return cast("AdditiveModel", self)
 
+    def report(
+        self,
+        file: str | os.PathLike,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        title: str | None = None,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        max_rows: int = 1000,
+        path: Any = None,
+        bands: Bootstrap | None = None,
+    ) -> Path:
+        """Write the model as one interactive page of HTML, which opens offline: no request leaves it.
+
+        It has an overview, every term and pair as a picture with its table, what-if with the waterfall and the reasons
+        of a row, a printable scorecard, and an editor that saves the edited model for `rbr.load`.
+
+        Parameters
+        ----------
+        file : path of the page
+            Written whole or not at all.
+        X : array, frame or sparse matrix, optional
+            Rows to try and to judge edits by; at most `max_rows` of them go into the page, in the used columns.
+        y : array, optional
+            Their targets, at best of rows that the fit has not seen: adds calibration, ROC curves or residuals, gains
+            and scores, over all rows of X.
+        title : str, optional
+        sample_weight, offset : optional
+            Of the rows of X.
+        max_rows : int, default 1000
+            The most rows that the page carries, fewer if it would exceed 5 MB; 0 for none, for example if X is private.
+        path : list of (number of features, score), optional
+            Adds a picture of the path.
+        bands : Bootstrap, optional
+            From `estimator.bootstrap`: adds the middle 90% of the refits to the terms.
+
+        Returns
+        -------
+        Path of the page
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from rbr import RBRRegressor
+        >>> X = np.column_stack([np.arange(100.0), np.tile([0.0, 1.0], 50)])
+        >>> model = RBRRegressor().fit(X, np.where(X[:, 0] > 39, 3.0, 1.0)).model_
+        >>> file = model.report(Path(tempfile.mkdtemp()) / "report.html", X, title="Two steps")
+        >>> file.name, 1e6 < file.stat().st_size < 5e6
+        ('report.html', True)
+        """
+        from rbr.report import write_report
+
+        options: dict[str, Any] = {"title": title, "sample_weight": sample_weight, "offset": offset}
+        return write_report(self._model, file, X, y, max_rows=max_rows, path=path, bands=bands, **options)
+
+    def show(self, X: Any = None, y: ArrayLike | None = None, **options: Any) -> Path:
+        """Write the report into a temporary folder and open it in a browser; returns its path.
+
+        Takes the arguments of `report`, but for the path of the page.
+        """
+        from rbr.report import show_report
+
+        return show_report(self._model, X, y, **options)
+
     def summary(self) -> str:
         """The terms in a table for the terminal, the most important first."""
         from rbr.model.summary import as_text
@@ -27,9 +97,10 @@ class ModelReading:
         return as_text(self._model)
 
     def _repr_html_(self) -> str:
-        from rbr.model.summary import as_html
+        """Every term as a line that opens, for notebooks."""
+        from rbr.report.compact import compact_view
 
-        return as_html(self._model)
+        return compact_view(self._model)
 
     def purified(self) -> PurifiedView:
         """The model with what pairs say of one column alone moved into the terms of that column, for reading.

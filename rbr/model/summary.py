@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import TYPE_CHECKING
 
@@ -21,18 +20,11 @@ _RIGHT = (False, False, True, False, True, True, False, True)
 def as_text(model: AdditiveModel) -> str:
     """See `AdditiveModel.summary`."""
     columns = _columns(model)
-    return "\n".join([*_head(model), text_table(columns, _rows(model), _RIGHT[: len(columns)])])
+    return "\n".join([*head_of(model), text_table(columns, _rows(model), _RIGHT[: len(columns)])])
 
 
-def as_html(model: AdditiveModel) -> str:
-    """The summary as a table of a notebook."""
-    cells = "".join(f"<th>{html.escape(name)}</th>" for name in _columns(model))
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in _rows(model))
-    head = "<br>".join(html.escape(line) for line in _head(model))
-    return f"<div><p>{head}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def _head(model: AdditiveModel) -> list[str]:
+def head_of(model: AdditiveModel) -> list[str]:
+    """What a model is, in lines."""
     head = [repr(model)]
     if model.target is not None:
         head.append(f"target: {one_line(model.target)}")

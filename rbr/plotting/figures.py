@@ -22,6 +22,7 @@ from rbr.plotting.heat_map import color_limit, draw_pair, right_end, room_for_pa
 from rbr.plotting.panels import (
     CLASS_COLORS,
     LEARNED_COLOR,
+    LOUDNESS,
     TEXT_SIZE,
     TRUE_COLOR,
     X_SCALES,
@@ -30,6 +31,7 @@ from rbr.plotting.panels import (
     draw_categories,
     draw_numeric,
     elided,
+    has_faint_pieces,
     outer_edges,
     percent,
     set_titles,
@@ -142,7 +144,8 @@ def plot_model(
     of_main = {id(term): (values[i], own_bands[i] if own_bands else None) for i, term in enumerate(mains)}
     colors = _colors(model.n_outputs)
     has_header = bool(title) or model.n_outputs > 1
-    footnotes = _footnotes(values, bands, level, has_pairs=len(mains) < len(chosen))
+    has_faint = any(has_faint_pieces(term) for term in mains)
+    footnotes = _footnotes(values, bands, level, has_faint, has_pairs=len(mains) < len(chosen))
     ranges = {term.columns[0]: (*outer_edges(term)[[0, -1]],) for term in model.terms if term.kind == "numeric"}
     if axes is None:
         panels = _new_panels(chosen, n_cols, max_levels, has_header, footnotes)
@@ -240,8 +243,10 @@ def _note(term: AnyTerm, bands: Bootstrap | None) -> str:
     return f"mean |effect| {term.importance:.2g}\nused in {percent(bands.frequency(term.name))} of refits"
 
 
-def _footnotes(values: Sequence[ValueScale], bands: Bootstrap | None, level: float, has_pairs: bool) -> list[str]:
-    """What a picture does not explain by itself: where the scale of values bends, and what bands are."""
+def _footnotes(
+    values: Sequence[ValueScale], bands: Bootstrap | None, level: float, has_faint: bool, has_pairs: bool
+) -> list[str]:
+    """What a picture does not explain by itself: where the scale bends, what bands are, and what is drawn faintly."""
     notes = []
     bent = {scale.inner for scale in values if scale.inner != scale.whole}
     if bent:
@@ -250,6 +255,9 @@ def _footnotes(values: Sequence[ValueScale], bands: Bootstrap | None, level: flo
         notes.append(f"Shaded{where}: the axis of effects is logarithmic there, so that a few far values fit in.")
     if bands is not None:
         notes.append(f"Pale bands and thin lines: the middle {level:.0%} of {bands.n_refits} refits.")
+    if has_faint:
+        least, *_ = (str(rows) for rows, opacity in LOUDNESS if opacity == 1)
+        notes.append(f"Fainter lines and bars: pieces of fewer than {least} training rows.")
     if has_pairs:
         notes.append("Heat maps: fainter cells have fewer rows.")
     return notes

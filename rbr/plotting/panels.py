@@ -27,6 +27,11 @@ LEARNED_COLOR = "#d1495b"
 TRUE_COLOR = "#22333b"
 CLASS_COLORS = ("#d1495b", "#00798c", "#edae49", "#5f4b8b", "#66a182", "#8d5a3b", "#2e4057", "#c879ff")
 
+# The fewest training rows, and how opaque a piece of so many is drawn.
+LOUDNESS = ((100, 1.0), (30, 0.65), (10, 0.45), (0, 0.28))
+# Pieces of fewer rows are narrower, too.
+FEW_ROWS = 30
+
 X_SCALES = ("auto", "linear", "log", "rank")
 
 # Where a line changes from one bin to the next by more than this part of the term's range, it is drawn as a step: the
@@ -206,26 +211,45 @@ def runs_of(labels: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(cuts[:-1], cuts[1:], strict=True))
 
 
-def piece_paths(term: Term, output: int, edges: np.ndarray) -> list[np.ndarray]:
-    """The points of each drawn piece of one score column, from left to right."""
+def loudness(rows: float) -> float:
+    """How opaque a piece of some training rows is drawn: what its rows can say decides.
+
+    Examples
+    --------
+    >>> from rbr.plotting.panels import loudness
+    >>> [loudness(rows) for rows in (2000, 50, 20, 3)]
+    [1.0, 0.65, 0.45, 0.28]
+    """
+    return next(opacity for least, opacity in LOUDNESS if rows >= least)
+
+
+def has_faint_pieces(term: Term) -> bool:
+    """Whether some piece of a term is drawn less loudly than others."""
+    return any(loudness(float(term.rows[list(piece.bins)].sum())) < 1 for piece in term.pieces)
+
+
+def piece_paths(term: Term, output: int, edges: np.ndarray) -> list[tuple[np.ndarray, float]]:
+    """(points, training rows) of each drawn piece of one score column, from left to right."""
     positions = np.clip(term.positions, edges[:-1], edges[1:])
     column, slopes = (a.reshape(term.n_ordered, -1)[:, output] for a in (term.values, term.slopes))
     paths = []
     for start, stop in runs_of(term.labels):
+        rows = float(term.rows[start:stop].sum())
         if term.labels[start] % 2 == 0:
-            paths.append(np.array([[edges[start], column[start]], [edges[stop], column[start]]]))
+            paths.append((np.array([[edges[start], column[start]], [edges[stop], column[start]]]), rows))
             continue
         if slopes[start]:
             # Many points, because on a logarithmic axis a line is curved.
             x = np.sort(np.concatenate([edges[start : stop + 1], positions[start:stop]]))
             y = column[start] + slopes[start] * (np.clip(x, *term.bounds[start]) - term.positions[start])
-            paths.append(np.column_stack([x, y]))
+            paths.append((np.column_stack([x, y]), rows))
             continue
         steep = np.abs(np.diff(column[start:stop])) > STEEP * np.ptp(column)
         for a, b in runs_of(np.cumsum(np.concatenate([[0], steep]))):
             a, b = start + a, start + b
             x = np.concatenate([edges[a : a + 1], positions[a:b], edges[b : b + 1]])
-            paths.append(np.column_stack([x, np.concatenate([column[a : a + 1], column[a:b], column[b - 1 : b]])]))
+            y = np.concatenate([column[a : a + 1], column[a:b], column[b - 1 : b]])
+            paths.append((np.column_stack([x, y]), rows))
     return paths
 
 
@@ -311,15 +335,22 @@ def _draw_density(axes: Axes, term: Term, edges: np.ndarray, scale: Scale) -> No
     )
 
 
-def _draw_pieces(axes: Axes, paths: list[np.ndarray], color: str) -> None:
+def _draw_pieces(axes: Axes, paths: list[tuple[np.ndarray, float]], color: str) -> None:
     from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
 
-    jumps = [np.array([a[-1], b[0]]) for a, b in zip(paths[:-1], paths[1:], strict=True) if a[-1, 1] != b[0, 1]]
+    jumps, jump_colors = [], []
+    for (left, left_rows), (right, right_rows) in zip(paths[:-1], paths[1:], strict=True):
+        if left[-1, 1] != right[0, 1]:
+            jumps.append(np.array([left[-1], right[0]]))
+            opacity = loudness(min(left_rows, right_rows))  # of a jump to a few rows little is known
+            jump_colors.append(to_rgba(color, 0.7 * opacity if opacity == 1 else 0.4 * opacity))
+    axes.add_collection(LineCollection(jumps, colors=jump_colors, linewidths=0.7, zorder=2, gid="jumps"), autolim=False)
+    colors = [to_rgba(color, loudness(rows)) for _, rows in paths]
+    widths = [2.0 if rows >= FEW_ROWS else 1.2 for _, rows in paths]
+    points = [points for points, _ in paths]
     axes.add_collection(
-        LineCollection(jumps, colors=color, linewidths=0.7, alpha=0.7, zorder=2, gid="jumps"), autolim=False
-    )
-    axes.add_collection(
-        LineCollection(paths, colors=color, linewidths=2.0, capstyle="butt", zorder=3, gid="pieces"), autolim=False
+        LineCollection(points, colors=colors, linewidths=widths, capstyle="butt", zorder=3, gid="pieces"), autolim=False
     )
 
 
@@ -435,7 +466,8 @@ def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, 
     set_value_axis(axes, "x", view.values, 0.06, 0.06)
     axes.set_ylim(n_rows - 0.4 + 1.2 * (term.missing_value is not None), -0.6)
     for start, stop in runs_of(np.array([row.bar for row in rows])):
-        _draw_level(axes, term.all_values[rows[start].bins[0]], start, stop, view.colors)
+        n_training = float(term.rows[[k for row in rows[start:stop] for k in row.bins]].sum())
+        _draw_level(axes, term.all_values[rows[start].bins[0]], start, stop, view.colors, loudness(n_training))
     places: list[float] = list(range(n_rows))
     texts, shares = [row.text for row in rows], [row.bins for row in rows]
     if term.missing_value is not None:
@@ -461,23 +493,24 @@ def draw_categories(axes: Axes, term: Term, view: View, band: tuple[np.ndarray, 
     axes.set_xlabel(view.label, fontsize=TEXT_SIZE, color=QUIET_COLOR, labelpad=2)
 
 
-def _draw_level(axes: Axes, values: np.ndarray, start: int, stop: int, colors: Sequence[str]) -> None:
+def _draw_level(axes: Axes, values: np.ndarray, start: int, stop: int, colors: Sequence[str], opacity: float) -> None:
     """The bar of the levels in the rows start <= row < stop, which share their values; with classes a mark for each."""
     middle, height = (start + stop - 1) / 2, stop - start - 0.3
     ends = (middle - height / 2, middle + height / 2)
     if len(values) == 1:
-        axes.barh([middle], values, height, color=_pale(colors[0]), zorder=2, gid="level")
+        axes.barh([middle], values, height, color=_pale(colors[0], 0.3 * opacity), zorder=2, gid="level")
     else:
         axes.plot([values.min(), values.max()], [middle] * 2, color=QUIET_COLOR, linewidth=0.5, alpha=0.5, zorder=1)
     for value, color in zip(values, colors, strict=True):
-        axes.plot([value] * 2, ends, color=color, linewidth=2.0, solid_capstyle="butt", zorder=3, gid="pieces")
+        pale = _pale(color, opacity)
+        axes.plot([value] * 2, ends, color=pale, linewidth=2.0, solid_capstyle="butt", zorder=3, gid="pieces")
 
 
-def _pale(color) -> tuple[float, ...]:
+def _pale(color, strength: float) -> tuple[float, ...]:
     """The colour mixed with white; unlike a transparent colour it looks the same on every background."""
     from matplotlib.colors import to_rgb
 
-    return tuple(0.3 * part + 0.7 for part in to_rgb(color))
+    return tuple(strength * part + 1 - strength for part in to_rgb(color))
 
 
 def _draw_whiskers(axes: Axes, places, shares, band, colors) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -241,9 +242,9 @@ def test_without_reports_the_option_is_refused_before_the_fit(inside, capsys, mo
 def test_reports_get_the_test_rows(inside, capsys, monkeypatch):
     seen = {}
 
-    def report(self, path, X=None, y=None, *, title=None):
-        seen.update(X=X, y=y, title=title, model=getattr(self, "model_", self))
-        path.write_text("a report")
+    def report(self, file, X=None, y=None, *, title=None, sample_weight=None, offset=None):
+        seen.update(X=X, y=y, offset=offset, model=getattr(self, "model_", self))
+        Path(file).write_text("a report")
 
     monkeypatch.setattr(rbr.AdditiveModel, "report", report, raising=False)
     monkeypatch.setattr(rbr.RBRClassifier, "report", report, raising=False)

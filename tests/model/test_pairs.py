@@ -223,7 +223,7 @@ def test_summary_shows_rectangles_cells_and_gains():
     assert model.summary().splitlines()[2].endswith("gain")
     surface = replace(model, terms=(grid((4, 2)),))
     assert "4 x 2 cells" in surface.summary() and "gain" not in surface.summary()
-    assert "<td>4 x 2 cells</td>" in surface._repr_html_()
+    assert "4 x 2 cells, " in surface._repr_html_()
 
 
 # Compression ----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Pictures of models show what is in their tables."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,7 +178,7 @@ def test_an_axis_that_bends_is_explained_on_the_picture():
     two = AdditiveModel((far, further), 0.0, get_loss("squared_error"), None, None, 2, None)
     assert footnotes(plot_model(two, share_y=False)[0].figure)[0].startswith("Shaded: the axis of effects")
     (axes,) = plot_model(model, y_limits=(-2, 60))
-    assert not footnotes(axes.figure)
+    assert not any(note.startswith("Shaded") for note in footnotes(axes.figure))
 
 
 def test_value_scale_has_an_inverse():
@@ -407,3 +408,21 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r'pip install "rbr\[plot\]"'):
         model_of(numeric_term([-1.0, 1.0], [0, 2], [0.5])).plot()
+
+
+def test_what_few_rows_support_is_drawn_faintly():
+    term = numeric_term([1.0, -1.0, 2.0], [0, 2, 4], [1, 2], weights=np.array([0.99, 0.008, 0.002]))
+    term = replace(term, counts=np.array([9900.0, 80.0, 20.0]))
+    names = category_term([2.0, -1.0], ["often", "seldom"], weights=[0.999, 0.001], column=1)
+    names = replace(names, counts=np.array([9990.0, 10.0]))
+    model = AdditiveModel((term, names), 0.0, get_loss("squared_error"), None, None, 2, None)
+    axes = plot_model(model, [0, 1])
+    (pieces,), (jumps,) = artists(axes[0], "pieces"), artists(axes[0], "jumps")
+    assert pieces.get_colors()[:, 3].tolist() == [1.0, 0.65, 0.45]
+    assert list(pieces.get_linewidths()) == [2.0, 2.0, 1.2]
+    assert jumps.get_colors()[0, 3] > jumps.get_colors()[1, 3]
+    often, seldom = (np.mean(line.get_color()) for line in artists(axes[1], "pieces"))
+    assert often < seldom < 1
+    assert "Fainter lines and bars: pieces of fewer than 100 training rows." in footnotes(axes[0].figure)[0]
+    loud = replace(model, terms=(replace(term, counts=np.full(3, 100.0)),))
+    assert not footnotes(plot_model(loud, y_limits=(-2, 3))[0].figure)
