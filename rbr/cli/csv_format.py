@@ -127,7 +127,7 @@ def _open_zip(path: str) -> BinaryIO:
 
 def read_some(stream: Any, n_bytes: int) -> bytes:
     """What one read gives. A Ctrl-C between two reads of a slow pipe is then seen before the next one blocks."""
-    return getattr(stream, "read1", stream.read)(n_bytes)
+    return (stream.read1 if isinstance(stream, io.BufferedIOBase) else stream.read)(n_bytes)
 
 
 class Rewound(io.RawIOBase):
