@@ -23,14 +23,17 @@ import numpy as np
 N_NUMBERS, N_CATEGORIES = 16, 4
 ROWS_PER_PART = 200_000
 
-# Children report their own peak, since that of a finished child is not told from those of the others.
-REPORT_PEAK = """
+# Children report what they used, since that of a finished child is not told from those of the others.
+REPORT_USE = """
 import atexit, resource, sys
-atexit.register(lambda: print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr))
+def tell():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print("used", used.ru_maxrss, used.ru_utime + used.ru_stime, file=sys.stderr)
+atexit.register(tell)
 """
-RBR = REPORT_PEAK + "from rbr.cli import main; sys.exit(main(sys.argv[1:]))"
-READ_ALL = REPORT_PEAK + "import pandas; print(len(pandas.read_csv(sys.argv[1])))"
-READ_BLOCKS = REPORT_PEAK + "import pandas; print(sum(map(len, pandas.read_csv(sys.argv[1], chunksize=131072))))"
+RBR = REPORT_USE + "from rbr.cli import main; sys.exit(main(sys.argv[1:]))"
+READ_ALL = REPORT_USE + "import pandas; print(len(pandas.read_csv(sys.argv[1])))"
+READ_BLOCKS = REPORT_USE + "import pandas; print(sum(map(len, pandas.read_csv(sys.argv[1], chunksize=131072))))"
 
 
 def part(rng: np.random.Generator, n_rows: int):
@@ -69,22 +72,24 @@ def fit_model(path: Path) -> None:
 
 
 def measure(program: str, *arguments: str) -> dict[str, float]:
-    """Wall-clock seconds and peak memory in MB of a child."""
+    """Wall-clock seconds, CPU seconds and peak memory in MB of a child."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", program, *arguments], env=env, capture_output=True, text=True)
     seconds = time.perf_counter() - start
     if done.returncode:
         raise RuntimeError(done.stderr)
-    peak = next(int(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("peak"))
-    return {"seconds": seconds, "peak": peak / 1024 if sys.platform != "darwin" else peak / 2**20}
+    peak, cpu = next(line.split()[1:] for line in done.stderr.splitlines() if line.startswith("used"))
+    return {"seconds": seconds, "cpu": float(cpu), "peak": int(peak) / (1024 if sys.platform != "darwin" else 2**20)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--folder", help="where the files are written for the time of the run; default: a temporary one")
+    parser.add_argument(
+        "--folder", help="where the files are written for the time of the run; default: a temporary one"
+    )
     parser.add_argument("--json", help="where to write the numbers")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
@@ -104,11 +109,11 @@ def main() -> None:
         n_lines = sum(block.count(b"\n") for block in iter_blocks(Path(scores)))
         assert n_lines == options.rows + 1, n_lines
     print(f"{options.rows:,} rows, {N_NUMBERS} numbers and {N_CATEGORIES} categories, {size / 2**20:,.0f} MB of CSV\n")
-    print("| | seconds | rows per second | peak memory, MB |\n|---|---:|---:|---:|")
+    print("| | seconds | rows per second | CPU seconds | peak memory, MB |\n|---|---:|---:|---:|---:|")
     for name, runs in found.items():
         best = min(own["seconds"] for own in runs)
-        peak = max(own["peak"] for own in runs)
-        print(f"| {name} | {best:.1f} | {options.rows / best:,.0f} | {peak:,.0f} |")
+        cpu, peak = min(own["cpu"] for own in runs), max(own["peak"] for own in runs)
+        print(f"| {name} | {best:.1f} | {options.rows / best:,.0f} | {cpu:.1f} | {peak:,.0f} |")
     if options.json:
         Path(options.json).write_text(json.dumps({"rows": options.rows, "runs": found}))
 
