@@ -541,7 +541,7 @@ def test_progress_is_one_line_of_a_terminal(monkeypatch):
 
 def test_compare_looks_right_of_the_last_edge():
     X = np.arange(100.0)[:, None]
-    a = rbr.RBRRegressor(max_bins=2, n_bags=0).fit(X, X[:, 0] > 49).model_
+    a = rbr.RBRRegressor(max_bins=2, n_bags=0, shape="constant").fit(X, X[:, 0] > 49).model_
     (found,) = differences(a, a.set_piece("x0", 1, 1.0))
     assert (found.where, found.in_b) == ("> 49.5", 1.0)
     assert found.size == pytest.approx(1.0 - a["x0"].pieces[1].value)
