@@ -18,7 +18,7 @@ MAX_LINES = 600
 # From the top down, as in docs/design.md: a package may import those above it. Packages on the same line do not import
 # one another.
 ORDER = (
-    ("_arguments", "_checks", "_options", "_parallel", "_ragged", "_sizes", "_text"),
+    ("_arguments", "_checks", "_files", "_options", "_parallel", "_ragged", "_sizes", "_text"),
     ("reference", "_fast"),
     ("_backend",),
     ("data",),
@@ -33,7 +33,8 @@ ORDER = (
     ("report",),
     ("baselines", "datasets", "embedding", "sql", "theory"),
     ("experiments",),
-    ("cli", "_show_versions"),
+    ("_show_versions",),
+    ("cli",),
     ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

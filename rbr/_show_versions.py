@@ -22,16 +22,19 @@ def show_versions() -> None:
     System
       python: 3...
     """
-    for heading, facts in (
-        ("System", _system()),
-        ("Packages", _packages(REQUIRED)),
-        ("Optional packages", _packages(OPTIONAL)),
-        ("Compiled kernels", _kernels()),
-        ("Environment", _environment()),
-    ):
+    for heading, own in facts():
         print(heading)
-        for name, fact in facts:
+        for name, fact in own:
             print(f"  {name}: {fact}")
+
+
+def facts() -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
+    """(heading, pairs of a name and a fact), in the order in which `show_versions` prints them."""
+    yield "System", _system()
+    yield "Packages", _packages(REQUIRED)
+    yield "Optional packages", _packages(OPTIONAL)
+    yield "Compiled kernels", _kernels()
+    yield "Environment", _environment()
 
 
 def _system() -> Iterator[tuple[str, str]]:

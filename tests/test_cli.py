@@ -11,6 +11,7 @@ import pytest
 import rbr
 from rbr import cli, plotting
 from rbr._text import BLOCKS, PLAIN_BLOCKS
+from rbr.cli import demo
 
 SMALL = ["demo", "--n-rows", "400", "--n-features", "12", "--n-informative", "3", "--seed", "1"]
 
@@ -23,9 +24,9 @@ def test_demo_tells_its_story_in_ten_lines_and_saves_a_picture(tmp_path, capsys,
     assert lines[0].startswith("2,000 rows of 100 features. 10 of these act on the target")
     assert re.search(r"Algorithm 1 finds [0-9]+ of the 10, and [0-9]+ others?; R\^2 is 0\.9", lines[2])
     assert re.search(r"default solver finds [0-9]+ of the 10, and [0-9]+ others?; R\^2 is 0\.9", lines[3])
-    assert lines[-1] == f"All that the default solver found: {cli.DEMO_PICTURE}"
-    assert [p.name for p in tmp_path.iterdir()] == [cli.DEMO_PICTURE]
-    assert (tmp_path / cli.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
+    assert lines[-1] == f"All that the default solver found: {demo.PICTURE}"
+    assert [p.name for p in tmp_path.iterdir()] == [demo.PICTURE]
+    assert (tmp_path / demo.PICTURE).read_bytes().startswith(b"\x89PNG")
 
 
 def test_demo_saves_where_it_is_told(tmp_path, capsys):
@@ -42,14 +43,14 @@ def drawn_curves(printed):
 
 def test_demo_draws_the_largest_curves_in_the_terminal(capsys):
     cli.main(SMALL)
-    data, solution, curves = cli.fit_planted(400, 12, 3, seed=1, solver="auto")
+    data, solution, curves = demo.fit_planted(400, 12, 3, seed=1, solver="auto")
     drawn = drawn_curves(capsys.readouterr().out)
     by_size = sorted((curve for curve in curves if curve.planted), key=lambda curve: -curve.size)
     assert [int(feature) for feature, *_ in drawn] == [curve.feature for curve in by_size]
     _, truth, learned = drawn[0]
     heights, learned_heights = ([BLOCKS.index(block) for block in line] for line in (truth, learned))
-    assert len(heights) == len(learned_heights) == cli.DEMO_WIDTH
-    x = np.sort(data.X[:, by_size[0].feature])[np.linspace(0, 399, cli.DEMO_WIDTH).astype(int)]
+    assert len(heights) == len(learned_heights) == demo.WIDTH
+    x = np.sort(data.X[:, by_size[0].feature])[np.linspace(0, 399, demo.WIDTH).astype(int)]
     assert np.corrcoef(heights, by_size[0].truth(x))[0, 1] > 0.97
     assert np.corrcoef(heights, learned_heights)[0, 1] > 0.8
 
@@ -77,7 +78,7 @@ def test_demo_in_a_terminal_without_blocks(tmp_path):
 
 def test_demo_learns_the_curves_it_finds():
     """Acceptance test on the paper's experiment: strong curves are found and learned closely."""
-    data, solution, curves = cli.fit_planted(2000, 100, 10, seed=0)
+    data, solution, curves = demo.fit_planted(2000, 100, 10, seed=0)
     strong = [curve for curve in curves if curve.size > 0.1]
     assert len(strong) >= 7
     assert all(curve.found and curve.error < 0.4 for curve in strong)
@@ -88,15 +89,15 @@ def test_demo_learns_the_curves_it_finds():
 
 
 def test_demo_the_default_solver_ends_lower_within_the_same_limits():
-    _, solution, _ = cli.fit_planted(2000, 100, 10, seed=0)
-    _, other, curves = cli.fit_planted(2000, 100, 10, seed=0, solver="auto")
+    _, solution, _ = demo.fit_planted(2000, 100, 10, seed=0)
+    _, other, curves = demo.fit_planted(2000, 100, 10, seed=0, solver="auto")
     assert other.loss < solution.loss and len(other.support) <= 10
     assert sum(curve.planted and curve.found for curve in curves) >= 9
 
 
 def test_demo_error_is_the_relative_l2_error():
-    data, solution, curves = cli.fit_planted(300, 8, 2, seed=2)
-    B = rbr.Binner(max_bins=cli.DEMO_BINS).fit(data.X).transform(data.X)
+    data, solution, curves = demo.fit_planted(300, 8, 2, seed=2)
+    B = rbr.Binner(max_bins=demo.BINS).fit(data.X).transform(data.X)
     functions = dict(zip(data.support.tolist(), data.functions, strict=True))
     for curve in curves:
         if curve.planted:

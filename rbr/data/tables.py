@@ -32,27 +32,32 @@ ALL = np.empty(0, dtype=np.int64)
 
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas or polars frame or a pyarrow table, which are read column by column."""
-    frames = [sys.modules[name].DataFrame for name in ("pandas", "polars") if name in sys.modules]
-    return isinstance(X, tuple(frames)) or _is_arrow(X)
+    return _is_a(X, "pandas", "DataFrame") or _is_a(X, "polars", "DataFrame") or _is_arrow(X)
 
 
 def _is_arrow(X: Any) -> bool:
-    pyarrow = sys.modules.get("pyarrow")
-    # The module may be half imported, or a stub.
-    kinds = [getattr(pyarrow, name, None) for name in ("Table", "RecordBatch")]
-    return isinstance(X, tuple(kind for kind in kinds if kind is not None))
+    return _is_a(X, "pyarrow", "Table") or _is_a(X, "pyarrow", "RecordBatch")
+
+
+def _is_a(X: Any, module: str, name: str) -> bool:
+    """Whether X is of a class of a module that the program may have imported.
+
+    The module may be a stub, or half imported: pyarrow imports pandas when it first needs it, in any thread. It then
+    has no such class, and X is none.
+    """
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(X, kind)
 
 
 def open_table(X: Any, unique_names: bool = True) -> Table:
     """The table behind X, or an error that says what X must be; `unique_names` refuses two columns of one name."""
     if isinstance(X, Table):
         return X
-    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
-    if pandas is not None and isinstance(X, pandas.DataFrame):
+    if _is_a(X, "pandas", "DataFrame"):
         table: Table = PandasTable(X)
-    elif polars is not None and isinstance(X, polars.DataFrame):
+    elif _is_a(X, "polars", "DataFrame"):
         table = PolarsTable(X)
-    elif polars is not None and isinstance(X, polars.LazyFrame):
+    elif _is_a(X, "polars", "LazyFrame"):
         raise ValueError("X is a polars LazyFrame; it must be a DataFrame: call X.collect() first")
     elif _is_arrow(X):
         from rbr.data.arrow import ArrowTable

@@ -273,11 +273,12 @@ class AdditiveModel(ModelReading, Editable, Servable):
     ) -> np.ndarray:
         """Predictions in the units of the target; for a classifier the most probable class. See `decision_function`."""
         scores = self.decision_function(X, offset, n_jobs, on_unseen)
-        if self.classes is None:
-            return self.loss.inverse_link(scores)
-        if scores.ndim == 1:
-            return self.classes[(scores > 0).astype(np.int64)]
-        return self.classes[scores.argmax(axis=1)]
+        return self.loss.inverse_link(scores) if self.classes is None else self._labels_of(scores)
+
+    def _labels_of(self, scores: np.ndarray) -> np.ndarray:
+        """The most probable class of each row of raw scores."""
+        likeliest = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[likeliest]
 
     def predict_proba(
         self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None, on_unseen: str = "warn"
@@ -285,7 +286,10 @@ class AdditiveModel(ModelReading, Editable, Servable):
         """The probability of each class, in the order of `classes_`; for classifiers only. See `decision_function`."""
         if self.classes is None:
             raise AttributeError("this model is not a classifier: it has no predict_proba, see predict")
-        scores = self.decision_function(X, offset, n_jobs, on_unseen)
+        return self._probabilities_of(self.decision_function(X, offset, n_jobs, on_unseen))
+
+    def _probabilities_of(self, scores: np.ndarray) -> np.ndarray:
+        """The probability of each class, from raw scores."""
         if scores.ndim == 2:
             return self.loss.inverse_link(scores)
         probabilities = np.empty((len(scores), 2))

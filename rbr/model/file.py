@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Set
 from dataclasses import fields
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from rbr._files import whole_file
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
 from rbr.model.pairs import AnyTerm, PairTerm
@@ -66,28 +66,9 @@ def save(model: AdditiveModel, path: str | os.PathLike) -> None:
 
 
 def write_whole(path: str | os.PathLike, data: bytes) -> None:
-    """Write a file whole or not at all: to a temporary file in the same folder, which is then renamed to `path`."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _usual_mode(path))
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _usual_mode(path: Path) -> int:
-    """The mode of the file to be replaced, or the one that a new file would have."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    """Write a file whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def _from_bytes(data: bytes) -> AdditiveModel:

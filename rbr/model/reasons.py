@@ -90,7 +90,7 @@ def explain_row(model: AdditiveModel, row: Any, n: int | None, offset: Any, labe
     table = model._open(one_row(model, row))
     scores = model.decision_function(table, on_unseen="ignore").ravel() + offsets
     output = _output(model, scores, label)
-    effects = _told(model.explain(table, on_unseen="ignore").reshape(len(model.terms), -1), output)
+    effects = _told(model.explain(table, on_unseen="ignore").reshape(len(model.terms), model.n_outputs), output)
     bins = bins_of_rows(model, table)[0]
     words = _Words(model, output)
     order = [int(t) for t in np.argsort(-np.abs(effects), kind="stable") if effects[t]]

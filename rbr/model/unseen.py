@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from rbr.model.terms import HasColumns, Record, Term
 
 # on_unseen="warn" warns if more than this share of a column's rows is unseen, or missing where training had none.
 WARN_SHARE = 0.05
+
+# Rows that come in blocks may have any number of unknown categories; this many are remembered.
+MAX_LEVELS = 1000
 
 ON_UNSEEN = ("raise", "warn", "ignore")
 
@@ -69,6 +72,16 @@ class Unseen(HasColumns):
     n_missing: int
     levels: tuple
 
+    def plus(self, more: Unseen) -> Unseen:
+        """The counts of these rows and of more of them; only the first of many levels are kept."""
+        return replace(
+            self,
+            n_rows=self.n_rows + more.n_rows,
+            n_unseen=self.n_unseen + more.n_unseen,
+            n_missing=self.n_missing + more.n_missing,
+            levels=tuple(dict.fromkeys((*self.levels, *more.levels)))[:MAX_LEVELS],
+        )
+
     def says(self) -> str:
         """The counts in words."""
         parts = []
@@ -109,6 +122,13 @@ class Tally:
         n_missing = 0 if term.missing_value is not None else int(counts[0])
         names = tuple(levels[k] for k in unseen.tolist())
         self.counts.append(Unseen(term.name, term.columns, len(codes), int(counts[1:][unseen].sum()), n_missing, names))
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of more rows, of the same terms."""
+        if not self.counts:
+            self.counts = list(other.counts)
+            return
+        self.counts = [one.plus(more) for one, more in zip(self.counts, other.counts, strict=True)]
 
     def settle(self, on_unseen: str) -> None:
         """Raise, warn or do nothing about what was counted."""
