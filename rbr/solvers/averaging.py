@@ -131,7 +131,7 @@ class Averaging:
     posterior: Posterior = field(init=False)
     known_dispersion: float | None = None
     uses_all: bool = False
-    has_common_prior: bool = False
+    has_common_prior: bool = field(default=False, kw_only=True)
     settled: float | None = None
     dispersion: float = field(init=False)
     growth: np.ndarray = field(init=False)
