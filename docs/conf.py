@@ -53,8 +53,6 @@ PAGES_FROM_ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
 }
-# Pages that stand in the guide as soon as they are written.
-PAGES_TO_COME = ("scaling", "command-line", "report")
 
 
 def relocated(text: str, home: str, page: str) -> str:
@@ -81,10 +79,6 @@ def write_pages_from_elsewhere():
 def lead_to_pages(app, name, source):
     if f"{name}.md" not in PAGES_FROM_ELSEWHERE.values():
         source[0] = relocated(source[0], f"docs/{name}.md", f"{name}.md")
-    if name == "guide/index":
-        for page in PAGES_TO_COME:
-            if not (HERE / f"{page}.md").exists():
-                source[0] = source[0].replace(f"\n/{page}\n", "\n")
 
 
 # ---------------------------------------------------------------- the API

@@ -126,10 +126,6 @@ class SolverOptions:
     least_prior_rows: float = 0.1
     least_prior_rows_of_classes: float = 1.0
     most_prior_rows: float = 100.0
-    # Where all features are used, the mean square of all effects counts in that of each table as this many more pieces.
-    # 3 and 30 are nearly as good; without it one of several related columns takes all of their effect, and small tables
-    # lose up to .013 R^2.
-    pieces_of_others: float = 10.0
     # The prior share of lines among pieces, and the most jumps that are expected per bin.
     line_share: float = 0.5
     # A feature also pays for the two numbers of its prior, which are estimated from it.

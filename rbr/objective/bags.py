@@ -136,21 +136,6 @@ class RowBags:
 
 def _distinct_rows(objective: RowObjective) -> tuple[np.ndarray, np.ndarray]:
     """(a row of each group of equal rows, the group of each row); the order of the rows does not change the groups'."""
-    keys = [_hash(block.design.codes, block.y, block.offset) for block in objective._blocks]
+    keys = [block.keys() for block in objective._blocks]
     _, first, group = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
     return first, group.ravel()
-
-
-def _hash(codes: np.ndarray, y: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
-    """64 bits of the content of each row: rows that differ share them with a probability of 2^-64."""
-    columns = [*codes, np.ascontiguousarray(y, dtype=np.float64).view(np.uint64)]
-    if offset is not None:
-        columns += list(np.ascontiguousarray(offset.reshape(len(y), -1).T, dtype=np.float64).view(np.uint64))
-    key = np.zeros(len(y), dtype=np.uint64)
-    for column in columns:
-        key ^= column  # then two rounds of mixing (xorshift and multiplication by odd numbers)
-        key *= np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(29)
-        key *= np.uint64(0xBF58476D1CE4E5B9)
-        key ^= key >> np.uint64(32)
-    return key

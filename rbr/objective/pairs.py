@@ -24,6 +24,7 @@ def shifted_by(objective: RowObjective, scores: Handle) -> RowObjective:
             offset=own if block.offset is None else own + block.offset,
             is_shifted=True,
             given_offset=block.users_offset,
+            given_keys=block.keys,
         )
         for block, own in zip(objective._blocks, scores.raw, strict=True)  # type: ignore[attr-defined]
     ]
@@ -36,7 +37,12 @@ def over_pairs(objective: RowObjective, coarse: CoarseBins, pairs: np.ndarray) -
     offsets = np.concatenate([[0], np.cumsum(n_cells)]).astype(np.int64)
     columns = np.array([objective.tables.columns[pair, 0] for pair in pairs], dtype=np.int64).reshape(-1, 2)
     blocks = [
-        replace(block, design=_cells(block, coarse, pairs, n_cells, offsets, columns, objective.n_threads), values=None)
+        replace(
+            block,
+            design=_cells(block, coarse, pairs, n_cells, offsets, columns, objective.n_threads),
+            values=None,
+            given_keys=block.keys,
+        )
         for block in objective._blocks
     ]
     return objective._with(blocks, objective.n_total, is_part_of_many=objective._is_part_of_many)

@@ -28,6 +28,7 @@ from rbr.objective import lines as lines_of_rows
 from rbr.objective import pairs as pairs_of_rows
 from rbr.objective.common import BaseObjective, added
 from rbr.objective.jumps import BetterJumps, Jumps
+from rbr.objective.keys import keys_of_rows
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
 
@@ -46,6 +47,7 @@ class RowBlock:
     values : the columns that the design was made from, or None
     sample_weight : the weights as they were given, or None if every row has weight 1
     is_shifted, given_offset : whether scores of a part of the model were added to the offset, and what it was before
+    given_keys : gives the `keys` of the rows as they were before that, or None
     """
 
     design: BinnedMatrix
@@ -56,6 +58,7 @@ class RowBlock:
     sample_weight: np.ndarray | None = None
     is_shifted: bool = False
     given_offset: np.ndarray | None = None
+    given_keys: Callable[[], np.ndarray] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -66,10 +69,18 @@ class RowBlock:
         """The offset as the user gave it."""
         return self.given_offset if self.is_shifted else self.offset
 
+    def keys(self) -> np.ndarray:
+        """A number for each row that tells it apart from rows with other codes, targets or offsets.
+
+        Scores of a part of the model do not count: their last bits would change the numbers.
+        """
+        return keys_of_rows(self.design.codes, self.y, self.offset) if self.given_keys is None else self.given_keys()
+
     def at(self, rows, v: np.ndarray, n_threads: int, weight: np.ndarray | None = None) -> RowBlock:
         """Some of the rows, with their own v and their weights, by default those that they have."""
         if weight is None and self.sample_weight is not None:
             weight = self.sample_weight[rows]
+        keys = self.given_keys
         return RowBlock(
             self.design.at(rows, sample_weight=weight, n_threads=n_threads),
             self.y[rows],
@@ -79,6 +90,7 @@ class RowBlock:
             weight,
             self.is_shifted,
             None if self.given_offset is None else self.given_offset[rows],
+            None if keys is None else lambda: keys()[rows],
         )
 
 

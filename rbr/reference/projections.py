@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.fft import dct, idct
 
 # Kernels take a shape as its index here.
 SHAPES = ("constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency", "free")
@@ -353,6 +352,8 @@ def _choose_frequency(u, w, x, rows, limit, price, cut):
     """`frequency`: at most `limit` non-constant DCT-II coefficients; code k log b. The weights are equal."""
     if len(u) == 0:
         return _no_pieces(u)
+    from scipy.fft import dct, idct  # which imports much of SciPy
+
     log_b = np.log(len(u))
     coefficients = dct(u, norm="ortho")
     coefficients[np.abs(coefficients) <= 1e-14 * np.abs(coefficients).max()] = 0.0  # rounding of the transform

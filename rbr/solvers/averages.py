@@ -90,9 +90,7 @@ def average_over_pieces(
     # On lines the bins of a bag have other means than those of all rows, which its tables must explain as noise.
     in_bags = run.dispersion if objective is plain else run.known_dispersion
     if _all_features_do_better(run, in_bags, random_state) if uses_all is None else uses_all:
-        # Effects on rare and on frequent classes differ too much for a common prior.
-        prior = {"has_common_prior": objective.n_outputs == 1}
-        run = Averaging(objective, bound, alpha, ~bound.excluded, run.dispersion, uses_all=True, **prior)
+        run = Averaging(objective, bound, alpha, ~bound.excluded, run.dispersion, uses_all=True)
         point = run.run(report)
     used = run.used()
     if bound.max_features is not None and len(used) > bound.max_features:
@@ -101,6 +99,7 @@ def average_over_pieces(
     problem = replace(problem, constraints=replace(bound, limits=run.limits()))
     simple, means = _told_simply(problem, run, point, used)
     problem = replace(problem, constraints=simple)
+    # With several classes each has tables of its own, and explains its part.
     explained = (objective.constant_loss - point.loss) * objective.n_total / run.dispersion / objective.n_outputs
     price = max(objective.options.projection_price, objective.options.projection_share * explained)
     solution = projected(problem, means, point, recorder, price=price)
@@ -141,7 +140,7 @@ def _all_features_do_better(run: Averaging, dispersion: float | None, random_sta
     """Whether all features predict rows that were left out better than those with evidence, clearly.
 
     On few rows many features can each have too little evidence and together explain much. That shows only in rows
-    that were left out. Both ways have the same prior of effects here, so that only the features differ.
+    that were left out.
     """
     objective, options = run.objective, run.objective.options
     if objective.has_many_rows:
@@ -156,7 +155,7 @@ def _all_features_do_better(run: Averaging, dispersion: float | None, random_sta
         inside = bags.draw()
         for way, uses_all in enumerate((False, True)):
             own = run.bound.on(inside.tables.weights)
-            fit = Averaging(inside, own, run.alpha, run.allowed, dispersion, uses_all, settled=options.bag_settled)
+            fit = Averaging(inside, own, run.alpha, run.allowed, dispersion, uses_all, options.bag_settled)
             point = fit.run(lambda point: False)
             bags.add(way, point.f, point.support, point.intercept)
         if not bags.has_left_out:

@@ -13,9 +13,6 @@ What the prior says:
 - The number of jumps and the size of the effects are those of the table itself, as estimated in the last round (a step
   of the EM algorithm), within wide limits. A feature pays for these two numbers.
 - The levels of a category have one Gaussian prior; its width is averaged over a grid.
-- Where all features are used, whatever their evidence, the other tables have a say in the size of the effects, the
-  more the fewer pieces a table has. If each table spoke for itself alone, one of several related columns would take all
-  of their effect, because its effects look large and theirs small.
 """
 
 from __future__ import annotations
@@ -42,8 +39,7 @@ class Posterior:
     share : the probability that the feature is used
     evidence : log odds of the data under a table against none
     pieces : the mean number of pieces
-    jumps : the prior's number of jumps
-    rows : the rows that an effect is worth, one over the mean square of those of the pieces
+    jumps, rows : the prior's number of jumps, and of rows that an effect is worth
     """
 
     f: np.ndarray
@@ -120,7 +116,6 @@ class Averaging:
     allowed : bool per table, which may be used
     known_dispersion : of the rows; None if it is to be estimated
     uses_all : whether every feature is used, whatever its evidence
-    has_common_prior : whether tables learn from one another how large effects are
     settled : rounds end when one changes the loss by at most this many units of log-likelihood; None: by default
     """
 
@@ -131,7 +126,6 @@ class Averaging:
     posterior: Posterior = field(init=False)
     known_dispersion: float | None = None
     uses_all: bool = False
-    has_common_prior: bool = field(default=False, kw_only=True)
     settled: float | None = None
     dispersion: float = field(init=False)
     growth: np.ndarray = field(init=False)
@@ -225,21 +219,6 @@ class Averaging:
         mean = np.add.reduceat(S, at.starts) / np.maximum(np.add.reduceat(W, at.starts), 1e-300)
         return S - W * mean[at.table], W
 
-    def prior_rows(self, tables: np.ndarray, output: int) -> np.ndarray:
-        """The rows that the prior of some tables' effects is worth: one over the mean square of effects.
-
-        With a common prior that is the mean over the pieces of the table itself, and as if over ten more
-        (`pieces_of_others`) that have the mean of all tables in use.
-        """
-        posterior, options = self.posterior, self.objective.options
-        rows = posterior.rows[tables, output]
-        if self.has_common_prior:
-            pieces, squares = posterior.pieces[:, output], 1.0 / posterior.rows[:, output]
-            in_use, others = posterior.share[:, output] * pieces, options.pieces_of_others
-            common = (in_use @ squares + 1.0 / options.most_prior_rows) / (in_use.sum() + 1.0)
-            rows = (pieces[tables] + others) / (pieces[tables] * squares[tables] + others * common)
-        return np.clip(rows, self.least_prior_rows, options.most_prior_rows)
-
     def average(self, at: SideBySide, output: int, S: np.ndarray, W: np.ndarray) -> np.ndarray:
         """Update the evidence, pieces and priors of some tables of one output; returns their means, side by side.
 
@@ -248,10 +227,9 @@ class Averaging:
         posterior = self.posterior
         means, totals = np.zeros(len(S)), np.add.reduceat(W, at.starts) / self.objective.n_total
         for t, j, bins in at.grouped:
-            rows = self.prior_rows(np.array([j]), output) if self.has_common_prior else ROWS_OF_LEVELS
-            means[bins], *known = _levels(S[bins], W[bins], np.maximum(rows * totals[t], 1e-300))
-            posterior.evidence[j, output], posterior.pieces[j, output], square = known
-            posterior.rows[j, output] = 1.0 / max(totals[t] * square, 1e-300)
+            means[bins], posterior.evidence[j, output], posterior.pieces[j, output] = _levels(
+                S[bins], W[bins], totals[t]
+            )
         if len(at.ordered):
             self._average_ordered(at, output, S, W, totals[at.is_ordered], means)
         return means
@@ -265,14 +243,15 @@ class Averaging:
             for by_bin in (S, W)
         )
         weights = np.maximum(weights, 1e-300)
-        priors = np.maximum(self.prior_rows(own, output) * totals, 1e-300)
+        priors = np.maximum(posterior.rows[own, output] * totals, 1e-300)
         jumps = np.minimum(posterior.jumps[own, output] / np.maximum(at.n_groups - 1, 1), 0.5)
         out, (evidence, pieces, suggested) = np.zeros(at.offsets[-1]), np.zeros((3, len(own)))
         inputs = sums, weights, priors, jumps / (1.0 - jumps), at.line_shares
         outputs = out, evidence, pieces, suggested
         over_ranges(kernels().average_tables, len(own), self.objective.n_threads, at.offsets, *inputs, *outputs)
         means[at.bins] = out[at.places]
-        posterior.rows[own, output] = np.maximum(suggested, 1e-300) / np.maximum(totals, 1e-300)
+        rows = suggested / np.maximum(totals, 1e-300)
+        posterior.rows[own, output] = np.minimum(np.maximum(rows, self.least_prior_rows), options.most_prior_rows)
         most = np.maximum(options.most_jumps * at.n_groups, options.least_jumps)
         posterior.jumps[own, output] = np.minimum(np.maximum(pieces - 1.0, options.least_jumps), most)
         if len(at.missing):
@@ -456,14 +435,13 @@ class Mixing:
         return g - sum(share * d for share, d in zip(shares, self.dg, strict=True))
 
 
-def _levels(S: np.ndarray, W: np.ndarray, priors: np.ndarray) -> tuple[np.ndarray, float, float, float]:
-    """(mean, log evidence, effective number, mean square) of levels whose Gaussian prior is averaged over its width."""
-    precisions = W + priors[:, None]
-    evidence = (0.5 * S**2 / precisions - 0.5 * np.log1p(W / priors[:, None])).sum(axis=1)
+def _levels(S: np.ndarray, W: np.ndarray, per_row: float) -> tuple[np.ndarray, float, float]:
+    """(mean, log evidence, effective number) of levels with one Gaussian prior, averaged over its width."""
+    priors = np.maximum(ROWS_OF_LEVELS * per_row, 1e-300)[:, None]
+    evidence = (0.5 * S**2 / (W + priors) - 0.5 * np.log1p(W / priors)).sum(axis=1)
     most = evidence.max()
     shares = np.exp(evidence - most)
     total = shares.sum()
-    mean = (shares / total) @ (S / precisions)
-    known = (shares / total) @ (W / precisions).sum(axis=1)
-    square = (shares / total) @ ((S / precisions) ** 2 + 1.0 / precisions).mean(axis=1)
-    return mean, float(most + np.log(total / len(shares))), float(known), float(square)
+    mean = (shares / total) @ (S / (W + priors))
+    known = (shares / total) @ (W / (W + priors)).sum(axis=1)
+    return mean, float(most + np.log(total / len(shares))), float(known)

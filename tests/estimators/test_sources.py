@@ -144,7 +144,7 @@ def test_parts_of_a_store_do_not_change_a_bit(monkeypatch):
 
 
 def test_class_weights_and_offsets(tmp_path):
-    X, y, weight, _ = problem("logistic", 1000)
+    X, y, weight, _ = problem("logistic", 1500)
     for given in ("balanced", {"yes": 3.0, "no": 1.0}):
         expected = RBRClassifier(class_weight=given).fit(X, y, sample_weight=weight)
         found = rbr.fit_from(Blocks(X, y, weight), estimator=RBRClassifier, class_weight=given)

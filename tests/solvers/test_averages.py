@@ -172,22 +172,6 @@ def test_many_weak_effects_enter_together_if_rows_left_out_say_so(monkeypatch):
     assert together.score(X[test], y[test]) > alone.score(X[test], y[test])
 
 
-def test_related_columns_share_their_effect_where_all_are_used():
-    """If each table spoke for itself alone, a few of several noisy copies would take what all of them explain."""
-    rng = np.random.default_rng(0)
-    cause = rng.normal(size=300)
-    X, y = cause[:, None] + 0.5 * rng.normal(size=(300, 8)), cause + rng.normal(size=300)
-    design = rbr.Binner().fit_transform(X)
-    largest = {}
-    for pieces_of_others in (0.0, 10.0):
-        objective = rbr.make_objective(design, y, options=rbr.SolverOptions(pieces_of_others=pieces_of_others))
-        constraints = rbr.Constraints(shape="mixed", jump_cost=1.0)
-        solution = rbr.solvers.averages.average_over_pieces(objective, constraints, uses_all=True)
-        norms = np.sqrt(np.add.reduceat(design.weights * solution.f**2, design.offsets[:-1]))
-        largest[pieces_of_others] = norms.max() / norms.sum()
-    assert largest[10.0] < 0.7 * largest[0.0]
-
-
 def test_a_rare_count_leaves_no_row_out_of_a_bag_and_the_features_with_evidence_stay():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))

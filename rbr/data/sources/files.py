@@ -197,7 +197,7 @@ class CSVSource(FileSource):
     ----------
     path : str, path, or list of them
         A file, a folder, whose .csv and .csv.gz files are read in the order of their names, or a pattern such as
-        "data/2024-*.csv".
+        ``data/2024-*.csv``.
     target : str
         The column that is predicted.
     columns : list of str, optional
