@@ -283,7 +283,7 @@ class StoredColumns(Table):
         return np.asarray(own if rows is None else own[rows])
 
     def levels(self, j):
-        raise NotImplementedError("the store keeps the codes of categories, not their levels")
+        raise TypeError(f"column {j} is in a store, which keeps the codes of categories and not their levels")
 
 
 def name_of_values(j: int) -> str:

@@ -57,8 +57,8 @@ class _DaskEstimator:
 
     _local_class: type
     _rows_per_leaf = ROWS_PER_LEAF
-    # So few rows are averaged over all ways to cut, table after table: a round trip for each would take far longer than
-    # to send their codes to the client once.
+    # Up to this many rows tables are averaged over all ways to cut, one after the other: a round trip for each would
+    # take far longer than to send their codes to the client once.
     _most_rows_on_client = DEFAULTS.averaged_rows
     client: Any
     timeout: float

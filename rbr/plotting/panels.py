@@ -27,7 +27,7 @@ LEARNED_COLOR = "#d1495b"
 TRUE_COLOR = "#22333b"
 CLASS_COLORS = ("#d1495b", "#00798c", "#edae49", "#5f4b8b", "#66a182", "#8d5a3b", "#2e4057", "#c879ff")
 
-# The fewest training rows, and how opaque a piece of so many is drawn.
+# The fewest training rows of a piece, and how opaque it is drawn.
 LOUDNESS = ((100, 1.0), (30, 0.65), (10, 0.45), (0, 0.28))
 # Pieces of fewer rows are narrower, too.
 FEW_ROWS = 30

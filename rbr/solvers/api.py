@@ -125,7 +125,7 @@ def solve(
     if bound.jump_cost > 0 and objective.has_small_weights:
         warnings.warn(
             f"sample_weight sums to {objective.n_total:.3g}, less than a tenth of the number of rows; a weight says "
-            "how many rows a row stands for, and at this jump cost so few rows hardly justify a piece: scale the "
+            "how many rows a row stands for, and at this jump cost these few hardly justify a piece: scale the "
             "weights to mean 1 if they are relative ones",
             stacklevel=3,
         )

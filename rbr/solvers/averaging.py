@@ -192,7 +192,7 @@ class Averaging:
         return self.posterior.evidence[tables] - price
 
     def price_beside(self, n_used: np.ndarray) -> np.ndarray:
-        """The evidence that makes a feature as likely used as not, if so many of the others are in use."""
+        """The evidence that makes a feature as likely used as not, if `n_used` of the others are in use."""
         return np.log((self.n_allowed - n_used) / (n_used + 1.0)) + self.objective.options.price_of_prior
 
     def side_by_side(self, tables: np.ndarray) -> SideBySide:

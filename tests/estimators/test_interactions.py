@@ -236,7 +236,8 @@ def test_the_summary_says_what_a_pair_brings_on_rows_outside_bags(n_jobs):
     # A pair that is named stays, though rows outside bags say that it is noise.
     m = RBRRegressor(interactions=[(1, 2), (3, 4)], n_jobs=n_jobs).fit(X, y)
     gains = {term.columns: term.gain for term in m.terms_ if term.kind == "pair"}
-    assert gains[1, 2] > 0.05 > 0 > gains[3, 4]
+    assert gains[1, 2] > 0.05
+    assert gains[3, 4] < 0.002  # chance
     assert gains == {t.columns: t.gain for t in RBRRegressor(interactions=[(1, 2), (3, 4)]).fit(X, y).terms_[-2:]}
     assert "held-out gain" in m.model_.summary()
     # The loss is half the squared error: what the pair gains on fresh rows is near.
