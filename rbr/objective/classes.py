@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rbr._backend import kernels
+from rbr._options import SolverOptions
 from rbr.objective.hessians import Merged
-from rbr.objective.protocol import Point
+from rbr.objective.packing import n_packs_of
+from rbr.objective.protocol import Groups, Point
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowObjective
@@ -54,25 +56,26 @@ def hessian_times(objective: RowObjective, point: Point, tables: np.ndarray) -> 
     return of_tables
 
 
-def hessian_between(objective: RowObjective, point: Point, merged: Sequence[Merged]) -> np.ndarray:
-    """The Hessian between the groups of all outputs, followed by the outputs' intercepts, from a sample of rows."""
-    n_outputs, accuracy = objective.n_outputs, merged[0].accuracy
-    rows = objective._spread(objective._n_rows if accuracy.n_sampled is None else accuracy.n_sampled)
-    raws = zip(point.handle.raw, rows, strict=True)
-    probabilities = [np.asfortranarray(objective.loss.inverse_link(raw[own])) for raw, own in raws]
-    v = [block.v[own] for block, own in zip(objective._blocks, rows, strict=True)]
-    scale = sum(float(own.sum()) for own in v)
+def hessian_between(
+    probabilities: list[np.ndarray], v: list[np.ndarray], merged: Sequence[Merged], n_threads: int
+) -> np.ndarray:
+    """The Hessian between the groups of all outputs, followed by the outputs' intercepts, of blocks of sampled rows.
+
+    probabilities, v : of the rows of each block
+    merged : the columns of each output
+    """
+    n_outputs = len(merged)
     starts = np.concatenate([[0], np.cumsum([own.groups.offsets[-1] for own in merged])])
     hessian = np.zeros((starts[-1] + n_outputs, starts[-1] + n_outputs))
     for c in range(n_outputs):
         own, at_c = slice(starts[c], starts[c + 1]), starts[-1] + c
         for d in range(n_outputs):
             pairs = zip(v, probabilities, strict=True)
-            weights = [w / scale * p[:, c] * ((c == d) - p[:, d]) for w, p in pairs]
+            weights = [w * p[:, c] * ((c == d) - p[:, d]) for w, p in pairs]
             hessian[own, starts[-1] + d] = hessian[starts[-1] + d, own] = merged[c].sums(weights)
             hessian[at_c, starts[-1] + d] = sum(float(w.sum()) for w in weights)
             if c == d:
-                hessian[own, own] = merged[c].cross_tabulation(weights, objective.n_threads)
+                hessian[own, own] = merged[c].cross_tabulation(weights, n_threads)
             elif c < d:
                 other = slice(starts[d], starts[d + 1])
                 hessian[own, other] = _between(merged[c], merged[d], weights)
@@ -96,8 +99,9 @@ def _between(one: Merged, other: Merged, weights: list[np.ndarray]) -> np.ndarra
     return other.packing.of_groups(one.packing.of_groups(total).T).T
 
 
-def pays(objective: RowObjective, merged: Sequence[Merged], n_unknowns: int) -> bool:
+def pays(options: SolverOptions, groups: Sequence[Groups], n_sampled: int | None, n_rows: int, n_unknowns: int) -> bool:
     """Whether `hessian_between` and its factor cost less than the products that they save."""
-    n_packs, n_tables = sum(len(m.packing.packs) for m in merged), sum(len(m.groups.tables) for m in merged)
-    ns = NS_PER_PAIR * merged[0].codes[0].shape[1] * n_packs * (n_packs + 1) / 2 + NS_PER_CUBE * n_unknowns**3
-    return ns < objective.options.products_saved * NS_PER_ENTRY * objective._n_rows * n_tables
+    n_seen = n_rows if n_sampled is None else min(n_sampled, n_rows)
+    n_packs, n_tables = sum(n_packs_of(own.n_groups, n_seen) for own in groups), sum(len(own.tables) for own in groups)
+    ns = NS_PER_PAIR * n_seen * n_packs * (n_packs + 1) / 2 + NS_PER_CUBE * n_unknowns**3
+    return ns < options.products_saved * NS_PER_ENTRY * n_rows * n_tables

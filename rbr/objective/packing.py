@@ -43,13 +43,11 @@ class Packing:
     """
 
     def __init__(self, n_groups: np.ndarray, codes: Sequence[np.ndarray]):
-        n_rows = sum(own.shape[1] for own in codes)
-        n_pairs = len(n_groups) * (len(n_groups) + 1) // 2 * n_rows
-        most = min(MAX_CODES, int(np.sqrt(CELLS_PER_ROW * n_rows))) if n_pairs >= MIN_PAIRS else 1
+        most = _most_codes(len(n_groups), sum(own.shape[1] for own in codes))
         self.n_groups, self.radices = n_groups, n_groups.copy()
         if most > 1:
             self.radices += np.any([own.max(axis=1, initial=0) >= n_groups for own in codes], axis=0)
-        self.packs = self._packs(most)
+        self.packs = _packs(self.radices, most)
         self.is_needed = len(self.packs) < len(n_groups)
         # A table that is alone keeps its codes, of which the last may say that a row is in no group.
         sizes = [self.n_groups[p[0]] if len(p) == 1 else self.radices[p].prod() for p in self.packs]
@@ -58,20 +56,6 @@ class Packing:
             self._digits = [None if len(pack) == 1 else self._digits_of(pack) for pack in self.packs]
             groups = np.split(np.arange(n_groups.sum()), np.cumsum(n_groups)[:-1])
             self._order = np.concatenate([groups[t] for pack in self.packs for t in pack])
-
-    def _packs(self, most: int) -> list[list[int]]:
-        """The tables of each pack, which has at most `most` codes unless one table alone has more."""
-        if most <= 1:
-            return [[t] for t in range(len(self.radices))]
-        packs: list[list[int]] = [[]]
-        size = 1
-        for t in np.argsort(self.radices, kind="stable").tolist():
-            size *= int(self.radices[t])
-            if size > most and packs[-1]:
-                packs.append([])
-                size = int(self.radices[t])
-            packs[-1].append(t)
-        return sorted(packs)
 
     def _digits_of(self, pack: list[int]) -> np.ndarray:
         """(n_codes, groups of the pack's tables): 1 where the code has the group as a digit."""
@@ -103,3 +87,29 @@ class Packing:
         ]
         out[self._order] = np.concatenate(parts)
         return out
+
+
+def n_packs_of(n_groups: np.ndarray, n_rows: int) -> int:
+    """The number of packs if every row is in a group of every table."""
+    return len(_packs(n_groups, _most_codes(len(n_groups), n_rows)))
+
+
+def _most_codes(n_tables: int, n_rows: int) -> int:
+    """The most codes of a pack; 1 if packing does not pay."""
+    n_pairs = n_tables * (n_tables + 1) // 2 * n_rows
+    return min(MAX_CODES, int(np.sqrt(CELLS_PER_ROW * n_rows))) if n_pairs >= MIN_PAIRS else 1
+
+
+def _packs(radices: np.ndarray, most: int) -> list[list[int]]:
+    """The tables of each pack, which has at most `most` codes unless one table alone has more."""
+    if most <= 1:
+        return [[t] for t in range(len(radices))]
+    packs: list[list[int]] = [[]]
+    size = 1
+    for t in np.argsort(radices, kind="stable").tolist():
+        size *= int(radices[t])
+        if size > most and packs[-1]:
+            packs.append([])
+            size = int(radices[t])
+        packs[-1].append(t)
+    return sorted(packs)

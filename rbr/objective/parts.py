@@ -32,7 +32,7 @@ scratch : a directory for vectors by row, which are then memory-mapped files wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -42,14 +42,15 @@ from rbr._options import DEFAULTS, SolverOptions
 from rbr._ragged import bins_of
 from rbr.data.grids import CoarseBins
 from rbr.losses import Loss, get_loss
-from rbr.objective import hessians, parts_gathered, parts_lines, parts_pairs, parts_sums
+from rbr.objective import classes, hessians, parts_gathered, parts_lines, parts_pairs, parts_sums
 from rbr.objective.common import BaseObjective
 from rbr.objective.gram import GramObjective, GramSums, gram_is_faster
 from rbr.objective.jumps import BetterJumps, Jumps
+from rbr.objective.parts_handles import Curvature, Merged
 from rbr.objective.parts_leaves import ROWS_PER_LEAF, Part, Whole, on_scores, sampled_part, shifted
 from rbr.objective.parts_run import Executor, Kept, LocalParts, cut_points
 from rbr.objective.parts_sums import Packed
-from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Hessian, Objective, Point, Tables
 from rbr.objective.rows import LITTLE_WEIGHT
 
 __all__ = ["ROWS_PER_LEAF", "LocalParts", "Part", "PartsObjective", "cut_points", "parts_objective"]
@@ -57,25 +58,6 @@ __all__ = ["ROWS_PER_LEAF", "LocalParts", "Part", "PartsObjective", "cut_points"
 # A cross-tabulation with weights that are no whole numbers is added along the tree of leaves, and so only if it is
 # small.
 MAX_BYTES_OF_WEIGHTED_GRAM = 32 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class Curvature(Handle):
-    """v_i times the second derivative of row i's loss, or of a parabola above it, for all rows or a sample."""
-
-    by_row: Kept
-    is_majorized: bool
-    n_sampled: int | None
-    known_sums: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    known_total: list[np.ndarray] = field(default_factory=list)
-
-
-@dataclass(frozen=True, eq=False)
-class Merged(Handle):
-    """Groups of bins; the parts merge their codes when they are asked for a Hessian."""
-
-    groups: Groups
-    accuracy: Accuracy
 
 
 class _RowsAt:
@@ -340,8 +322,16 @@ class PartsObjective(BaseObjective):
         squares = None if n_sampled is None else squares
         return hessians.rough(matrix, float(total), by_bin, float(of_all), groups, squares, self.options.few_rows)
 
-    def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: Merged) -> None:
-        """None: products with the Hessian are guided by that of each class."""
+    def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: Merged) -> np.ndarray | None:
+        n_sampled, groups = merged[0].accuracy.n_sampled, [own.groups for own in merged]
+        if not classes.pays(self.options, groups, n_sampled, self._n_rows, n_unknowns):
+            return None
+        return self._total(
+            partial(parts_sums.class_cross_sums, n_sampled=n_sampled, groups=groups),
+            point.handle,
+            scale=1.0 if n_sampled is None else self._share_of(n_sampled),
+            **{"loss": self.loss, "intercept": point.intercept},
+        )
 
     def hessian_times(self, point: Point, curvature: Curvature, tables: np.ndarray):
         """X' H (X f - the intercept's answer) = X' H X f - X' H 1 * answer: a product is one sweep over the rows."""

@@ -6,6 +6,7 @@ the intercept, which is added where it is used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from rbr._ragged import bins_of
 from rbr._sizes import DISTANCE_SUMS
 from rbr.losses import Loss
 from rbr.losses.sums import BLOCK_ROWS, worth
-from rbr.objective import hessians
+from rbr.objective import classes, hessians
 from rbr.objective.gram import GramSums
 from rbr.objective.parts_leaves import Leaf
 from rbr.objective.protocol import EXACT, Groups
@@ -202,6 +203,17 @@ def class_product_sums(leaf: Leaf, raw: np.ndarray, *, loss: Loss, intercept, ta
     move = np.asfortranarray(design.matvec(tables.values, n_threads=leaf.n_threads))
     own = _hessian(leaf, raw, loss, intercept)(move, np.empty(raw.shape, order="F"))
     return design.rmatvec(own, n_threads=leaf.n_threads), own.sum(axis=0)
+
+
+def class_cross_sums(
+    leaf: Leaf, raw: np.ndarray, *, loss: Loss, intercept, groups: Sequence[Groups], n_sampled: int | None, scale: float
+) -> np.ndarray:
+    """The Hessian between the groups of several classes, followed by their intercepts, from a sample of rows."""
+    rows = leaf.sampled(n_sampled)
+    probabilities = np.asfortranarray(loss.inverse_link(raw[rows] + intercept))
+    chosen = None if isinstance(rows, slice) else rows
+    merged = [hessians.Merged.of(own, EXACT, [hessians.merged_codes(leaf.codes, own, chosen)]) for own in groups]
+    return classes.hessian_between([probabilities], [leaf.v[rows] / scale], merged, leaf.n_threads)
 
 
 def class_coupling_sums(leaf: Leaf, raw: np.ndarray, *, loss: Loss, intercept, tables: np.ndarray) -> tuple:

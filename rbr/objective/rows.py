@@ -386,8 +386,15 @@ class RowObjective(BaseObjective):
         return of_tables
 
     def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: hessians.Merged) -> np.ndarray | None:
-        pays = classes.pays(self, merged, n_unknowns)
-        return classes.hessian_between(self, point, merged) if pays else None
+        n_sampled, groups = merged[0].accuracy.n_sampled, [own.groups for own in merged]
+        if not classes.pays(self.options, groups, n_sampled, self._n_rows, n_unknowns):
+            return None
+        rows = self._spread(self._n_rows if n_sampled is None else n_sampled)
+        v = [block.v[own] for block, own in zip(self._blocks, rows, strict=True)]
+        scale = sum(float(own.sum()) for own in v)
+        raws = zip(point.handle.raw, rows, strict=True)
+        probabilities = [np.asfortranarray(self.loss.inverse_link(raw[own])) for raw, own in raws]
+        return classes.hessian_between(probabilities, [own / scale for own in v], merged, self.n_threads)
 
     # Other objectives ----------------------------------------------------------------------------------------
 

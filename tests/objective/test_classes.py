@@ -5,7 +5,6 @@ import pytest
 
 import rbr
 from rbr.objective import packing
-from rbr.objective.classes import hessian_between
 from rbr.objective.protocol import EXACT, Accuracy, Groups
 from rbr.solvers.space import Space
 
@@ -17,7 +16,8 @@ def problem(n_rows=4000, n_classes=3, seed=0):
     y = (codes[0] + codes[2] + rng.integers(0, 4, n_rows)) % n_classes
     design = rbr.BinnedMatrix(codes, offsets=np.concatenate([[0], np.cumsum(n_bins)]))
     weight = rng.integers(1, 4, n_rows).astype(float)
-    objective = rbr.make_objective(design, y, loss="multinomial", sample_weight=weight)
+    options = rbr.SolverOptions(products_saved=1e9)  # the Hessian of all classes always pays
+    objective = rbr.make_objective(design, y, loss="multinomial", sample_weight=weight, options=options)
     f = rng.normal(size=(n_bins.sum(), n_classes))
     return objective, objective.point(f, np.arange(4)), n_bins
 
@@ -32,7 +32,7 @@ def merged_of(objective, n_bins, accuracy):
 def test_it_is_the_map_of_products(least_pairs, monkeypatch):
     monkeypatch.setattr(packing, "MIN_PAIRS", least_pairs)
     objective, point, n_bins = problem()
-    whole = hessian_between(objective, point, merged_of(objective, n_bins, EXACT))
+    whole = objective.hessian_of_outputs(point, 1, *merged_of(objective, n_bins, EXACT))
     n = 3 * n_bins.sum()
     eliminated = whole[:n, :n] - whole[:n, n:] @ np.linalg.pinv(whole[n:, n:], rcond=1e-10) @ whole[n:, :n]
     f = np.random.default_rng(1).normal(size=(n_bins.sum(), 3))
@@ -42,8 +42,8 @@ def test_it_is_the_map_of_products(least_pairs, monkeypatch):
 
 def test_a_sample_is_close():
     objective, point, n_bins = problem(n_rows=40_000)
-    whole = hessian_between(objective, point, merged_of(objective, n_bins, EXACT))
-    part = hessian_between(objective, point, merged_of(objective, n_bins, Accuracy(True, 0, 8000)))
+    whole = objective.hessian_of_outputs(point, 1, *merged_of(objective, n_bins, EXACT))
+    part = objective.hessian_of_outputs(point, 1, *merged_of(objective, n_bins, Accuracy(True, 0, 8000)))
     assert 0 < np.linalg.norm(part - whole) < 0.05 * np.linalg.norm(whole)
 
 
