@@ -44,7 +44,7 @@ def test_additive_data_have_no_pairs_and_fit_as_without():
     assert n_found <= 1
 
 
-@pytest.mark.parametrize("kind", ["normal", "counts", "classes", "three classes"])
+@pytest.mark.parametrize("kind", ["normal", "counts", "classes", pytest.param("three classes", marks=pytest.mark.long)])
 def test_noise_has_no_pairs(kind):
     n_found = 0
     for seed in range(8):

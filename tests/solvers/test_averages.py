@@ -62,6 +62,7 @@ def test_the_mean_is_that_of_all_ways_to_cut(b, line_share):
         np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_suggested_prior_is_the_one_that_the_effects_were_drawn_from():
     """Tables of three known pieces, with values of standard deviation 2: the prior settles near 1 / 4."""
     rng = np.random.default_rng(0)
