@@ -28,7 +28,9 @@ REPORT_USE = """
 import atexit, resource, sys
 def tell():
     used = resource.getrusage(resource.RUSAGE_SELF)
-    print("used", used.ru_maxrss, used.ru_utime + used.ru_stime, file=sys.stderr)
+    # ru_maxrss is at least what the parent had when it started the child.
+    peak = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0]
+    print("used", peak, used.ru_utime + used.ru_stime, file=sys.stderr)
 atexit.register(tell)
 """
 RBR = REPORT_USE + "from rbr.cli import main; sys.exit(main(sys.argv[1:]))"
