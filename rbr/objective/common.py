@@ -8,6 +8,9 @@ from rbr._options import SolverOptions
 from rbr.losses import Loss
 from rbr.objective.protocol import Tables, Work
 
+# Weights that sum to less than this part of the number of rows are probably relative ones.
+LITTLE_WEIGHT = 0.1
+
 
 class BaseObjective:
     """The tables of an objective, its counts of work, and the sign and scale of its gradients."""
@@ -36,6 +39,25 @@ class BaseObjective:
         given, w = sums[bins].T, weights[bins]
         sums[bins] = np.divide(-given, w, out=np.zeros_like(given), where=w > 0).T
         return sums if self.n_outputs == 1 else np.ascontiguousarray(sums)
+
+
+class OverRows(BaseObjective):
+    """An objective whose rows are in memory, in files or on workers: what follows from their number."""
+
+    _n_rows: int
+    _is_part_of_many: bool  # whether these rows are a sample of many more
+
+    @property
+    def has_many_rows(self) -> bool:
+        return self._is_part_of_many or self._n_rows > self.options.many_rows
+
+    @property
+    def can_be_averaged(self) -> bool:
+        return self._n_rows <= self.options.averaged_rows
+
+    @property
+    def has_small_weights(self) -> bool:
+        return self.n_total < LITTLE_WEIGHT * self._n_rows
 
 
 def added(parts):

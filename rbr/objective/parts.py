@@ -43,7 +43,7 @@ from rbr._ragged import bins_of
 from rbr.data.grids import CoarseBins
 from rbr.losses import Loss, get_loss
 from rbr.objective import classes, hessians, parts_gathered, parts_lines, parts_pairs, parts_sums
-from rbr.objective.common import BaseObjective
+from rbr.objective.common import OverRows
 from rbr.objective.gram import GramObjective, GramSums, gram_is_faster
 from rbr.objective.jumps import BetterJumps, Jumps
 from rbr.objective.parts_handles import Curvature, Merged
@@ -51,7 +51,6 @@ from rbr.objective.parts_leaves import ROWS_PER_LEAF, Part, Whole, on_scores, sa
 from rbr.objective.parts_run import Executor, Kept, LocalParts, cut_points
 from rbr.objective.parts_sums import Packed
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Hessian, Objective, Point, Tables
-from rbr.objective.rows import LITTLE_WEIGHT
 
 __all__ = ["ROWS_PER_LEAF", "LocalParts", "Part", "PartsObjective", "cut_points", "parts_objective"]
 
@@ -70,7 +69,7 @@ class _RowsAt:
         return self._objective._total(parts_sums.loss_sums, *self._kept, sums=sums, intercept=self._intercept)
 
 
-class PartsObjective(BaseObjective):
+class PartsObjective(OverRows):
     """The mean loss of c + X f over the weighted rows of parts, minimised over c; an `Objective`.
 
     Made by `parts_objective`.
@@ -129,18 +128,6 @@ class PartsObjective(BaseObjective):
         return self._parts.listed(self._whole, function, *kept, **fixed)
 
     # Properties ----------------------------------------------------------------------------------------------
-
-    @property
-    def has_many_rows(self) -> bool:
-        return self._is_part_of_many or self._n_rows > self.options.many_rows
-
-    @property
-    def can_be_averaged(self) -> bool:
-        return self._n_rows <= self.options.averaged_rows
-
-    @property
-    def has_small_weights(self) -> bool:
-        return self.n_total < LITTLE_WEIGHT * self._n_rows
 
     @property
     def has_constant_target(self) -> bool:

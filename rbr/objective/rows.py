@@ -26,14 +26,11 @@ from rbr.losses.sums import BLOCK_ROWS, add_to_scores, worth
 from rbr.objective import classes, hessians
 from rbr.objective import lines as lines_of_rows
 from rbr.objective import pairs as pairs_of_rows
-from rbr.objective.common import BaseObjective, added
+from rbr.objective.common import OverRows, added
 from rbr.objective.jumps import BetterJumps, Jumps
 from rbr.objective.keys import keys_of_rows
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
-
-# Weights that sum to less than this part of the number of rows are probably relative ones.
-LITTLE_WEIGHT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +116,7 @@ class _RowsAt:
         return added(sums(block.y, z, block.v, self.n_threads) for block, z in pairs)
 
 
-class RowObjective(BaseObjective):
+class RowObjective(OverRows):
     """The mean loss of c + X f over weighted rows, minimised over the intercept c; an `Objective`.
 
     Parameters
@@ -159,18 +156,6 @@ class RowObjective(BaseObjective):
         self.known_moments: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # by table, see `bin_moments`
 
     # Properties ----------------------------------------------------------------------------------------------
-
-    @property
-    def has_many_rows(self) -> bool:
-        return self._is_part_of_many or self._n_rows > self.options.many_rows
-
-    @property
-    def can_be_averaged(self) -> bool:
-        return self._n_rows <= self.options.averaged_rows
-
-    @property
-    def has_small_weights(self) -> bool:
-        return self.n_total < LITTLE_WEIGHT * self._n_rows
 
     @cached_property
     def has_constant_target(self) -> bool:
