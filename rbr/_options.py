@@ -142,6 +142,9 @@ class SolverOptions:
     # log odds below minus the fourth number only when all are looked at again. Correlated features take turns in
     # explaining the same: where that is heading is told from the last rounds.
     averaging_rounds: int = 50
+    # The tables of several classes are updated at once, and each knows only its own curvature: where two classes share
+    # the rows, both steps together are twice too long. Whole steps made rounds swing between two losses.
+    step_of_classes: float = 0.7
     mixed_rounds: int = 5
     settled: float = 0.03
     least_log_odds: float = 3.0
@@ -154,7 +157,8 @@ class SolverOptions:
     least_promise: float = 0.001
     clear_gain: float = 2.0
     likely_gain: float = 1.0
-    # Together, rows left out must gain this many units of log-likelihood: log 20, for a chance of one in twenty.
+    # Together, rows left out must gain this many units of log-likelihood: log 20, for a chance of one in twenty. So
+    # much better must features be that have evidence beside all others, not one after the other.
     least_gain_in_all: float = 3.0
     # This share of the rows, those that gain or lose most, counts no more than others: rows far out do not decide.
     share_of_outliers: float = 0.01

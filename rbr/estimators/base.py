@@ -183,7 +183,7 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
             taken = ("constraints", "alpha", "dispersion", "verbose")
             own: dict[str, Any] = {name: arguments[name] for name in taken if name in arguments}
             # The refits of a bootstrap do as the fit did: in a resample copies of a row lie in and out of a bag.
-            own["uses_all"] = self._uses_all if is_resample else None
+            own["way"] = self._way if is_resample else None
             own |= {"is_numeric": is_numeric, "random_state": random_state, "callback": start.get("callback")}
             average = average_over_pieces(objective, **own)
             if not is_spoiled(average):
@@ -263,7 +263,7 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
         self.loss_path_ = solution.loss_path
         self.dispersion_ = solution.dispersion
         self._solution_tables = (binner, solution.f)
-        self._uses_all = solution.uses_all
+        self._way = solution.way
 
     # scikit-learn 1.9 passes callbacks to estimators through `_init_callback_context` and `_skl_callbacks`, which have
     # no public counterparts.

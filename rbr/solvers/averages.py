@@ -20,6 +20,10 @@ from rbr.solvers.options import Ending
 from rbr.solvers.problem import Problem
 from rbr.solvers.solution import Iteration, Recorder, Solution
 
+# How features are chosen: one after the other, as each has evidence; those that have evidence beside all the others,
+# since features that say much together may say little alone; or all of them.
+WAYS = ("alone", "together", "all")
+
 
 def can_average(objective: Objective, bound: BoundConstraints) -> bool:
     """Whether tables can be averaged: not those made of frequencies, nor those of very many rows."""
@@ -45,7 +49,7 @@ def average_over_pieces(
     dispersion: float | None = None,
     is_numeric: np.ndarray | None = None,
     random_state: Any = None,
-    uses_all: bool | None = None,
+    way: str | None = None,
     verbose: int = 0,
     callback: Callable[[Iteration], bool | None] | None = None,
 ) -> Solution:
@@ -63,9 +67,10 @@ def average_over_pieces(
         Which tables are of numbers. If their values are at hand and rise much within bins, as in the tail of a skewed
         column, the solution is on an objective with that among its offsets.
     random_state : int, RandomState or None
-        For the bags on which the two ways to choose features compete; None stands for a fixed seed.
-    uses_all : bool, optional
-        Whether features are used that have no evidence of their own. By default rows that were left out decide.
+        For the bags on which the ways to choose features compete; None stands for a fixed seed.
+    way : one of `WAYS`, optional
+        How features are chosen. By default the bound on the evidence of all tables decides between the first two, and
+        rows that were left out decide whether all are used.
     """
     bound = constraints.bind_to(objective.tables, objective.n_total)
     run = Averaging(objective, bound, alpha, ~bound.excluded, dispersion)
@@ -89,9 +94,17 @@ def average_over_pieces(
         point = run.run(report)
     # On lines the bins of a bag have other means than those of all rows, which its tables must explain as noise.
     in_bags = run.dispersion if objective is plain else run.known_dispersion
-    if _all_features_do_better(run, in_bags, random_state) if uses_all is None else uses_all:
-        run = Averaging(objective, bound, alpha, ~bound.excluded, run.dispersion, uses_all=True)
-        point = run.run(report)
+    found = WAYS[0]
+    may_differ = run.has_rows_for_all and 0 < len(run.used()) < run.n_allowed
+    if may_differ if way is None else way != found:
+        together, with_all = _beside_all(run, report)
+        gain = together[0].worth(together[1]) - run.worth(point)
+        if way == "together" or (way is None and gain > objective.options.least_gain_in_all):
+            (run, point), found = together, "together"
+        if way == "all" or (way is None and _all_features_do_better(run, found, in_bags, random_state)):
+            (run, point), found = with_all, "all"
+            run.settled = None
+            point = run.go_on(point, report)
     used = run.used()
     if bound.max_features is not None and len(used) > bound.max_features:
         point, used = run.limited(point, used, bound.max_features, report)
@@ -103,7 +116,23 @@ def average_over_pieces(
     explained = (objective.constant_loss - point.loss) * objective.n_total / run.dispersion / objective.n_outputs
     price = max(objective.options.projection_price, objective.options.projection_share * explained)
     solution = projected(problem, means, point, recorder, price=price)
-    return replace(solution, uses_all=run.uses_all)
+    return replace(solution, way=found)
+
+
+def _beside_all(
+    run: Averaging, report: Callable[[Point], bool]
+) -> tuple[tuple[Averaging, Point], tuple[Averaging, Point]]:
+    """(run, its last point) with the features that have evidence beside all the others, and with all of them.
+
+    The noise is that of the features found one by one: beside what all of them explain by chance it would look smaller
+    than it is, and chance would be evidence. All of them are only a start, so they need not settle.
+    """
+    rough = run.objective.options.bag_settled
+    own = Averaging(run.objective, run.bound, run.alpha, run.allowed, run.dispersion, uses_all=True, settled=rough)
+    point = own.run(report)
+    with_all = own.copy(), point
+    own.settled = run.settled
+    return (own, own.narrow(point, report)), with_all
 
 
 def _on_slopes(objective: Objective, run: Averaging, point: Point, is_numeric: np.ndarray) -> Objective | None:
@@ -136,8 +165,8 @@ def _on_slopes(objective: Objective, run: Averaging, point: Point, is_numeric: n
     return objective.on_lines(slopes, distances) if gain > objective.options.least_gain_within_bins else None
 
 
-def _all_features_do_better(run: Averaging, dispersion: float | None, random_state: Any) -> bool:
-    """Whether all features predict rows that were left out better than those with evidence, clearly.
+def _all_features_do_better(run: Averaging, found: str, dispersion: float | None, random_state: Any) -> bool:
+    """Whether all features predict rows that were left out better than those found in some way, clearly.
 
     On few rows many features can each have too little evidence and together explain much. That shows only in rows
     that were left out.
@@ -145,19 +174,23 @@ def _all_features_do_better(run: Averaging, dispersion: float | None, random_sta
     objective, options = run.objective, run.objective.options
     if objective.has_many_rows:
         return False  # a feature that matters has evidence of its own
-    n_unused = int(run.allowed.sum()) - len(run.used())
-    if not len(run.used()) or objective.n_total < options.rows_per_feature * run.allowed.sum():
-        return False  # where nothing has evidence, a gain of everything is chance
+    # With several classes each has tables of its own.
+    n_unused = int((run.posterior.share[run.allowed] <= 0.5).sum())
     if options.least_log_odds * n_unused < options.least_promise * objective.n_total:
         return False  # even if each of them explained as much as one that is just left out
     bags = objective.bags(2, options.bag_share, random_state)
     for _ in range(options.competing_bags):
         inside = bags.draw()
-        for way, uses_all in enumerate((False, True)):
-            own = run.bound.on(inside.tables.weights)
-            fit = Averaging(inside, own, run.alpha, run.allowed, dispersion, uses_all, options.bag_settled)
-            point = fit.run(lambda point: False)
-            bags.add(way, point.f, point.support, point.intercept)
+        own = inside, run.bound.on(inside.tables.weights), run.alpha, run.allowed, dispersion
+        with_all = Averaging(*own, uses_all=True, settled=options.bag_settled)
+        points = [with_all.run(_go_on)]
+        points.append(
+            with_all.narrow(points[0], _go_on)
+            if found == "together"
+            else Averaging(*own, settled=options.bag_settled).run(_go_on)
+        )
+        for w, point in enumerate(reversed(points)):
+            bags.add(w, point.f, point.support, point.intercept)
         if not bags.has_left_out:
             return False  # a bag without some class would be no sample: it has all rows
         gain, error = bags.gain(0, 1, options.share_of_outliers)
@@ -166,6 +199,11 @@ def _all_features_do_better(run: Averaging, dispersion: float | None, random_sta
     # On rows that were left out chance gains more than t with a probability of at most exp(-t).
     in_all = gain * objective.n_total / run.dispersion
     return gain > options.likely_gain * error and in_all > options.least_gain_in_all
+
+
+def _go_on(point: Point) -> bool:
+    """A report that stops nothing."""
+    return False
 
 
 def projected(problem: Problem, average: np.ndarray, near: Point, recorder: Recorder, price: float) -> Solution:

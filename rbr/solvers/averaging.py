@@ -18,9 +18,11 @@ What the prior says:
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import gammaln
 
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
@@ -38,6 +40,7 @@ class Posterior:
     f : the mean tables, which count with the probability of the feature
     share : the probability that the feature is used
     evidence : log odds of the data under a table against none
+    explained : what the mean table explains, in units of log-likelihood; more than the evidence, since it was searched
     pieces : the mean number of pieces
     jumps, rows : the prior's number of jumps, and of rows that an effect is worth
     """
@@ -45,6 +48,7 @@ class Posterior:
     f: np.ndarray
     share: np.ndarray
     evidence: np.ndarray
+    explained: np.ndarray
     pieces: np.ndarray
     jumps: np.ndarray
     rows: np.ndarray
@@ -54,7 +58,7 @@ class Posterior:
         shape, options = (objective.tables.n_tables, objective.n_outputs), objective.options
         return cls(
             np.zeros((objective.tables.n_coef, objective.n_outputs)),
-            *(np.zeros(shape), np.full(shape, -np.inf), np.ones(shape)),
+            *(np.zeros(shape), np.full(shape, -np.inf), np.zeros(shape), np.ones(shape)),
             *(np.full(shape, options.least_jumps), np.full(shape, options.most_prior_rows)),
         )
 
@@ -63,7 +67,7 @@ class Posterior:
 class SideBySide:
     """Some tables one after the other: where their bins stand, and where the bins that are averaged over do.
 
-    starts, table : the first bin of each table, and the table of each bin
+    tables, starts, table : the tables, the first bin of each, and the place of each bin's table among them
     weights : of the bins
     grouped : (place among the tables, table, bins) of those whose bins have no order
     is_ordered, ordered : the others
@@ -73,6 +77,7 @@ class SideBySide:
     has_missing, missing : which ordered tables have a bin for missing values, and those bins
     """
 
+    tables: np.ndarray
     starts: np.ndarray
     table: np.ndarray
     weights: np.ndarray
@@ -102,7 +107,7 @@ class SideBySide:
         bins = np.flatnonzero((group >= 0) & is_ordered[table])
         has_missing = run.bound.missing[ordered]
         return cls(
-            *(starts, table, run.objective.tables.weights[in_all], grouped, is_ordered, ordered),
+            *(tables, starts, table, run.objective.tables.weights[in_all], grouped, is_ordered, ordered),
             *(bins, group[bins] + first[table[bins]], offsets, n_groups, run.line_shares[ordered]),
             *(has_missing, ends[is_ordered][has_missing] - 1),
         )
@@ -178,6 +183,17 @@ class Averaging:
         return options.least_prior_rows_of_classes if self.has_bounded_rows else options.least_prior_rows
 
     @property
+    def has_rows_for_all(self) -> bool:
+        """Whether there are rows enough to fit all features that may be used together."""
+        return self.objective.n_total >= self.objective.options.rows_per_feature * self.n_allowed
+
+    def copy(self) -> Averaging:
+        """A run that stays as it is while this one goes on."""
+        other = copy(self)
+        other.posterior = Posterior(**{name: values.copy() for name, values in vars(self.posterior).items()})
+        return other
+
+    @property
     def n_allowed(self) -> float:
         """The number of features that may be used."""
         return self.allowed.sum()
@@ -187,9 +203,9 @@ class Averaging:
     def log_odds(self, tables: np.ndarray) -> np.ndarray:
         """The log odds of some features, by output."""
         share = self.posterior.share
-        price = self.price_beside(share.sum(axis=0) - share[tables])
-        price[self.bound.forced[tables] | self.uses_all] = -np.inf
-        return self.posterior.evidence[tables] - price
+        odds = self.posterior.evidence[tables] - self.price_beside(share.sum(axis=0) - share[tables])
+        odds[self.bound.forced[tables] | self.uses_all] = np.inf
+        return odds
 
     def price_beside(self, n_used: np.ndarray) -> np.ndarray:
         """The evidence that makes a feature as likely used as not, if `n_used` of the others are in use."""
@@ -232,6 +248,7 @@ class Averaging:
             )
         if len(at.ordered):
             self._average_ordered(at, output, S, W, totals[at.is_ordered], means)
+        posterior.explained[at.tables, output] = np.add.reduceat(means * (S - 0.5 * W * means), at.starts)
         return means
 
     def _average_ordered(self, at: SideBySide, output: int, S, W, totals, means) -> None:
@@ -314,6 +331,7 @@ class Averaging:
         H, _ = self.objective.curvature_sums(point, tables, self.majorizes)
         H = H.reshape(len(H), -1)
         rows = self.objective.backfit(point)
+        step = 1.0 if self.objective.n_outputs == 1 else self.objective.options.step_of_classes
         for j in tables[np.argsort(-self.posterior.evidence[tables].max(axis=1), kind="stable")]:
             bins = slice(self.bound.offsets[j], self.bound.offsets[j + 1])
             G = rows.residual_sums(j).reshape(bins.stop - bins.start, -1)
@@ -322,7 +340,7 @@ class Averaging:
             for c in range(self.objective.n_outputs):
                 S, W = self.precisions(at, c, G[:, c], H[bins, c], before[:, c])
                 mean = self.average(at, c, S, W)
-                self.posterior.f[bins, c] = self.include(j, c, mean)
+                self.posterior.f[bins, c] += step * (self.include(j, c, mean) - before[:, c])
             change = self.posterior.f[bins] - before
             if change.any():
                 rows.add(j, change[:, 0] if self.objective.n_outputs == 1 else change)
@@ -350,6 +368,37 @@ class Averaging:
                 break
         return point
 
+    def go_on(self, point: Point, report: Callable[[Point], bool]) -> Point:
+        """More rounds over all features that may be used; the point where they end."""
+        return self._settle(point, np.flatnonzero(self.allowed), report)[0]
+
+    def narrow(self, point: Point, report: Callable[[Point], bool]) -> Point:
+        """From where all features are used, rounds with those that have evidence; the point where they end."""
+        everything = np.flatnonzero(self.allowed)
+        self.uses_all = False
+        self.round(point, everything)
+        is_active = (self.log_odds(everything) > -self.objective.options.least_log_odds).any(axis=1)
+        self.leave_out(everything[~is_active])
+        return self._settle(self.point(point.intercept), everything[is_active], report)[0]
+
+    def leave_out(self, tables: np.ndarray) -> None:
+        """Use some features no more."""
+        self.posterior.f[self.objective.tables.bins_of(tables)] = 0.0
+        self.posterior.share[tables] = 0.0
+
+    def worth(self, point: Point) -> float:
+        """The bound that mean-field rounds raise on the log evidence of all tables together, up to a constant.
+
+        It is the log-likelihood of the mean tables, less what each explains beyond its evidence, and less the prior of
+        using those features: all numbers of features are as likely, and all choices of as many.
+        """
+        share, posterior = self.posterior.share, self.posterior
+        n_used, n = share.sum(axis=0), float(self.n_allowed)
+        choices = gammaln(n + 1.0) - gammaln(n_used + 1.0) - gammaln(n - n_used + 1.0)
+        paid = posterior.explained - posterior.evidence + self.objective.options.price_of_prior
+        paid = share * np.where(share > 0, paid, 0.0)
+        return float(-point.loss * self.objective.n_total / self.dispersion - paid.sum() - choices.sum())
+
     def used(self) -> np.ndarray:
         """The features that are more likely used than not."""
         return np.flatnonzero((self.posterior.share > 0.5).any(axis=1))
@@ -372,8 +421,7 @@ class Averaging:
         norms = np.add.reduceat((weights * self.posterior.f**2).sum(axis=1), self.bound.offsets[:-1])[used]
         norms = np.where(self.bound.forced[used], np.inf, norms)
         kept = np.sort(used[np.argsort(-norms, kind="stable")[:most]])
-        self.posterior.f[np.setdiff1d(np.arange(len(weights)), self.objective.tables.bins_of(kept))] = 0.0
-        self.posterior.share[np.setdiff1d(np.arange(self.bound.n_features), kept)] = 0.0
+        self.leave_out(np.setdiff1d(np.arange(self.bound.n_features), kept))
         self.allowed = np.isin(np.arange(self.bound.n_features), kept)
         point, _ = self._settle(self.point(point.intercept), kept, report)
         return point, self.used()

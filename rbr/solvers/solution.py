@@ -73,8 +73,8 @@ class Solution:
         Where the fit ended, as the objective knows it.
     lines : Lines or None
         The slopes of lines in x, once they are drawn (`rbr.solvers.lines`).
-    uses_all : bool
-        Whether this is an average that uses all features, since together they predict rows that were left out.
+    way : str or None
+        How the features of an average over all ways to cut were chosen (`rbr.solvers.averages.WAYS`).
     """
 
     f: np.ndarray
@@ -93,7 +93,7 @@ class Solution:
     problem: Problem = field(repr=False)
     point: Point = field(repr=False)
     lines: Lines | None = field(repr=False, default=None)
-    uses_all: bool = False
+    way: str | None = None
 
     @classmethod
     def of(cls, problem: Problem, ending: Ending, history: list[Iteration], dispersion: float | None) -> Solution:

@@ -11,7 +11,8 @@ import rbr
 from rbr import RBRClassifier, RBRRegressor
 from rbr.objective.bags import RowBags
 from rbr.reference.averages import LEAST_LINE, average_table
-from rbr.solvers.averaging import Mixing
+from rbr.solvers.averages import average_over_pieces
+from rbr.solvers.averaging import Averaging, Mixing
 
 
 def by_enumeration(sums, weights, prior, odds, line_share):
@@ -171,6 +172,51 @@ def test_many_weak_effects_enter_together_if_rows_left_out_say_so(monkeypatch):
     alone = RBRRegressor().fit(X[train], y[train])
     assert len(together.terms_) > 20 > len(alone.terms_)
     assert together.score(X[test], y[test]) > alone.score(X[test], y[test])
+
+
+def differences_of_related_columns(seed):
+    """(X, y): six columns that share most of what they say, of which y is differences, a step, and noise."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(size=(3000, 6))
+    X = np.column_stack([rng.normal(size=3000)[:, None] + 0.25 * own, rng.normal(size=(3000, 4))])
+    return X, 0.5 * own @ [1, -1, 1, -1, 1, -1] + (X[:, 6] > 0) + rng.normal(size=3000)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_columns_that_say_much_together_and_little_alone_are_found_beside_all_others(seed, monkeypatch):
+    monkeypatch.setattr("rbr.solvers.averages._all_features_do_better", lambda *args: False)
+    X, y = differences_of_related_columns(seed)
+    B = rbr.Binner(max_bins=64).fit_transform(X)
+    objective, constraints = rbr.make_objective(B, y), rbr.Constraints(shape="mixed", jump_cost=1.0)
+    found, alone = (average_over_pieces(objective, constraints, way=way) for way in (None, "alone"))
+    assert found.way == "together"
+    assert found.support.tolist() == list(range(7))
+    assert (alone.loss - found.loss) * len(y) / found.dispersion > 10.0
+
+
+def test_the_bound_on_the_evidence_of_one_table_is_its_evidence():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=500)
+    objective = rbr.make_objective(rbr.Binner(max_bins=16).fit_transform(x[:, None]), np.sin(x) + rng.normal(size=500))
+    bound = rbr.Constraints(shape="mixed").bind_to(objective.tables, objective.n_total)
+    run = Averaging(objective, bound, 0.0, ~bound.excluded, known_dispersion=1.0, uses_all=True, settled=0.0)
+    point = run.run(lambda point: False)
+    unused = Averaging(objective, bound, 0.0, ~bound.excluded, known_dispersion=1.0)
+    nothing = unused.point()
+    unused.estimate_dispersion(nothing)
+    gain = run.worth(point) - unused.worth(nothing)
+    assert gain == pytest.approx(run.posterior.evidence[0, 0] - objective.options.price_of_prior, rel=1e-6)
+
+
+def test_rounds_over_two_classes_do_not_swing():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 3))
+    z = 2 * np.sin(2 * X[:, 0]) + X[:, 1] + 2 * (X[:, 2] > 0)
+    y = (rng.random(2000) < 1 / (1 + np.exp(1 - 1.5 * z))).astype(int)
+    objective = rbr.make_objective(rbr.Binner(max_bins=64).fit_transform(X), y, loss="multinomial")
+    found = average_over_pieces(objective, rbr.Constraints(shape="mixed", jump_cost=1.0), way="alone")
+    losses = np.array([iteration.loss for iteration in found.history[:-1]])
+    assert np.diff(losses).max() < 0.005  # 0.02 with whole steps
 
 
 def test_a_rare_count_leaves_no_row_out_of_a_bag_and_the_features_with_evidence_stay():
