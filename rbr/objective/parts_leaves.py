@@ -17,6 +17,7 @@ import numpy as np
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
 from rbr.data.store import reserve_room
+from rbr.objective.keys import keys_of_rows
 from rbr.objective.parts_tree import Tree
 from rbr.objective.rows import RowBlock
 from rbr.objective.values import ColumnValues
@@ -46,6 +47,7 @@ class Part:
     first_row : number of its first row among all rows
     ends : where each leaf ends, counted from the part's first row
     is_shifted, given_offset : as in `RowBlock`
+    given : the part before its offsets or tables were changed, by which bags tell rows apart; None if this is it
     """
 
     design: BinnedMatrix
@@ -60,6 +62,7 @@ class Part:
     ends: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     is_shifted: bool = False
     given_offset: np.ndarray | None = None
+    given: Part | None = None
 
     def __post_init__(self):
         if self.first_row < 0:
@@ -71,6 +74,10 @@ class Part:
     @property
     def n_rows(self) -> int:
         return len(self.y)
+
+    @property
+    def as_given(self) -> Part:
+        return self if self.given is None else self.given
 
     def __sizeof__(self) -> int:
         arrays = self.design.codes, self.y, self.weight, self.offset
@@ -179,6 +186,12 @@ class Leaf:
         origin, start, end = np.searchsorted(rows, [first, first + self.start, first + self.end])
         return slice(start - origin, end - origin)
 
+    def keys(self, rows: np.ndarray | slice) -> np.ndarray:
+        """What tells some rows of the leaf apart; see `RowBlock.keys`."""
+        part, chosen = self.part.as_given, np.arange(self.start, self.end)[rows]
+        offset = None if part.offset is None else part.offset[chosen]
+        return keys_of_rows(part.design.codes[:, self.rows][:, rows], part.y[chosen], offset)
+
     def block(self, rows: np.ndarray | slice = slice(None), with_values: bool = False) -> RowBlock:
         """Some rows of the leaf, copied into memory."""
         part, codes = self.part, np.ascontiguousarray(self.codes[:, rows])
@@ -247,7 +260,8 @@ def list_of(part: Part, whole: Whole, function, kept, fixed: dict) -> list:
 def shifted(part: Part, whole: Whole, scores: Slices) -> Part:
     """The part with scores of a part of the model added to its offsets."""
     own = _with_offset(part, scores)
-    return replace(own, is_shifted=True, given_offset=part.given_offset if part.is_shifted else part.offset)
+    offset = part.given_offset if part.is_shifted else part.offset
+    return replace(own, is_shifted=True, given_offset=offset, given=part.as_given)
 
 
 def _with_offset(part: Part, scores: Slices) -> Part:
@@ -287,5 +301,6 @@ def sampled_part(part: Part, whole: Whole, n_sampled: int) -> Part:
         first_row=int(first),
         ends=np.searchsorted(chosen, part.ends),
         given_offset=at(part.given_offset),
+        given=None,
         scratch=None,
     )

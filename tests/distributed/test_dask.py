@@ -95,6 +95,21 @@ def test_single_fits_and_averages_agree_to_nine_digits(client, loss):
         assert_same_model(own.model_, local.model_, 1e-9 if n_bags == 0 else 1e-7)
 
 
+def test_many_rows_have_the_edges_and_the_model_of_memory(client):
+    frame, score, rng = table(210_000)
+    y = target("log_loss", score, rng)
+    local = rbr.RBRClassifier(interactions=[("b", "c")]).fit(frame, y)
+    models = []
+    for n_partitions in (3, 8):
+        X, series = (dd.from_pandas(a, npartitions=n_partitions, sort=False) for a in (frame, pd.Series(y)))
+        models.append(DaskRBRClassifier(client=client, interactions=[("b", "c")]).fit(X, series).model_)
+        assert_same_model(models[-1], local.model_)
+    assert models[0].to_dict() == models[1].to_dict()
+    for one, other in zip(models[0].terms, local.model_.terms, strict=True):
+        if len(one.columns) == 1:
+            np.testing.assert_array_equal(one.edges, other.edges)
+
+
 def test_answers_are_lazy_collections(client):
     frame, score, rng = table(1200)
     y = target("multinomial", score, rng)

@@ -226,8 +226,14 @@ def test_cuts_and_lines_of_parts(loss):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "multinomial"])
-def test_pairs_are_found_from_parts(loss):
+@pytest.mark.parametrize(
+    "loss, options",
+    [
+        *((loss, {}) for loss in ("squared_error", "log_loss", "multinomial")),
+        ("log_loss", {"many_rows": 100, "gathered_rows": 450}),
+    ],
+)
+def test_pairs_are_found_from_parts(loss, options):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 3))
     X[rng.random(900) < 0.1, 1] = np.nan
@@ -236,7 +242,7 @@ def test_pairs_are_found_from_parts(loss):
         "log_loss": lambda: (rng.random(900) < 1 / (1 + np.exp(1 - 2 * score))).astype(float),
         "multinomial": lambda: np.digitize(score + 0.5 * rng.normal(size=900), [-0.5, 1.0]).astype(float),
     }.get(loss, lambda: score + 0.3 * rng.normal(size=900))()
-    plain = objective_of(rbr.Binner(max_bins=32).fit_transform(X), y, loss, **rows_for(loss, 900))
+    plain = objective_of(rbr.Binner(max_bins=32).fit_transform(X), y, loss, **rows_for(loss, 900), **options)
     pairs = np.array([(a, b) for a in range(3) for b in range(a + 1, 3)])
     fits = []
     for objective in (plain, in_parts(plain, 1, 64), in_parts(plain, 4, 64)):
@@ -246,6 +252,9 @@ def test_pairs_are_found_from_parts(loss):
     (expected, of_rows), (one, of_one), (other, of_other) = fits
     assert [1, 2] in of_rows.pairs.tolist()
     np.testing.assert_array_equal(of_one.pairs, of_rows.pairs)
+    # What pairs gain is measured on all rows, or on a sample of them.
+    assert np.allclose(of_one.gain, of_rows.gain, rtol=1e-6) == (not options)
+    np.testing.assert_array_equal(of_one.gain, of_other.gain)
     np.testing.assert_allclose(of_one.point.f, of_rows.point.f, atol=1e-6)
     np.testing.assert_allclose(one.f, expected.f, atol=1e-6)
     assert_same_bits(one, other)
