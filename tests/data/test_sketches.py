@@ -188,12 +188,11 @@ def test_a_column_without_values_so_far_takes_the_kind_of_the_first_block_that_h
 
 @pytest.mark.parametrize("values_first", [False, True])
 def test_merged_sketches_take_the_kind_of_the_one_that_has_values(values_first):
-    there, nothing = [1.0, 2.0, 4.0], [None] * 3
+    there, nothing = [1.0, 2.0, 4.0], pd.Categorical([None] * 3)
     parts = [TableSketch(rbr.Binner(max_bins=2), first_row) for first_row in (0, 3)]
     for part, has_values in zip(parts, (values_first, not values_first), strict=True):
-        x, k = (there, nothing) if has_values else (nothing, ["a", "b", "a"])
-        frame = pd.DataFrame({"x": pd.Series(x, dtype=float), "k": pd.Series(k, dtype=object)})
-        part.add(frame, [9.0, 3.0, 1.0] if has_values else [1.0, 1.0, 5.0])
+        x, k = (there, [np.nan] * 3) if has_values else (nothing, ["a", "b", "a"])
+        part.add(pd.DataFrame({"x": x, "k": k}), [9.0, 3.0, 1.0] if has_values else [1.0, 1.0, 5.0])
     parts[0].merge(parts[1])
     binner = parts[0].fit()
     np.testing.assert_array_equal(binner.edges_[0], [1.5])
