@@ -165,7 +165,7 @@ def target_sums_of_gram(leaf: Leaf, *, origin: float) -> tuple:
     weight = leaf.part.weight
     weight = np.ones(leaf.n_rows) if weight is None else np.asarray(weight[leaf.rows], dtype=np.float64)
     weighted = weight * shifted
-    target = leaf.design().rmatvec(weighted, n_threads=leaf.n_threads)
+    target = parts_sums.bin_sums(leaf, weighted, tables=np.arange(leaf.part.design.n_features))
     return target, float(weight.sum()), float(weighted.sum()), float((weighted * shifted).sum())
 
 
