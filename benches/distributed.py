@@ -2,6 +2,7 @@
 
     python benches/distributed.py iterations --rows 10000000 --features 20 --workers 1 2
     python benches/distributed.py model              # the numbers of docs/scaling.md: several sizes, and a fit to them
+    MALLOC_TRIM_THRESHOLD_=65536 python benches/distributed.py parts    # what one part takes, as in a worker of Dask
     python benches/distributed.py fits --rows 10000000 --features 20 --workers 2 [--lightgbm]
 
 An iteration is what the solver does for each step: a point on a few tables, its residuals, and the gradient of all
@@ -181,6 +182,19 @@ def main_model(args) -> None:
     print("predicted / measured:", np.round(terms @ found / seconds, 2).tolist())
 
 
+def main_parts(args) -> None:
+    """CPU seconds = a * rows * features + b * rows of an iteration over one part, on one thread."""
+    found = {}
+    for n_rows, n_features in PART_SIZES:
+        local = parts_objective(LocalParts([part_of(0, n_rows, n_features, args.bins)]), loss="log_loss")
+        found[n_rows, n_features] = seconds_of(local)[1]
+    terms = np.array([[n_rows * n_features, n_rows] for n_rows, n_features in found], dtype=float)
+    cpu = np.array(list(found.values()))
+    a, b = np.linalg.lstsq(terms / cpu[:, None], np.ones(len(cpu)), rcond=None)[0]
+    print({f"{n_rows} x {n_features}": seconds for (n_rows, n_features), seconds in found.items()})
+    print(f"{a:.2g} s per row and feature, {b:.2g} s per row")
+
+
 def columns_of(n_rows: int, n_features: int, chunk: int):
     """Dask arrays of numbers with a target of two classes, made on the workers."""
     import dask.array as da
@@ -233,12 +247,13 @@ def auc(truth, score) -> float:
     return round(float(roc_auc_score(truth, score)), 5)
 
 
+PART_SIZES = [(2_000_000, 8), (2_000_000, 40), (4_000_000, 8), (4_000_000, 20)]
 SIZES = [(1_000_000, 10, 64), (1_000_000, 40, 255), (4_000_000, 10, 255), (4_000_000, 20, 64), (2_000_000, 100, 255)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["iterations", "model", "fits"])
+    parser.add_argument("what", choices=["iterations", "model", "parts", "fits"])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--bins", type=int, default=255)
@@ -247,7 +262,7 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true")
     args = parser.parse_args()
     args.sizes = SIZES
-    {"iterations": main_iterations, "model": main_model, "fits": main_fits}[args.what](args)
+    {"iterations": main_iterations, "model": main_model, "parts": main_parts, "fits": main_fits}[args.what](args)
 
 
 if __name__ == "__main__":
