@@ -2,10 +2,12 @@
 
     python benches/distributed.py iterations --rows 10000000 --features 20 --workers 1 2
     python benches/distributed.py model              # the numbers of docs/scaling.md: several sizes, and a fit to them
+    MALLOC_TRIM_THRESHOLD_=65536 python benches/distributed.py parts    # what one part takes, as in a worker of Dask
     python benches/distributed.py fits --rows 10000000 --features 20 --workers 2 [--lightgbm]
 
 An iteration is what the solver does for each step: a point on a few tables, its residuals, and the gradient of all
-tables. Workers are processes of this machine with one thread each, on loopback. Times are the least of several.
+tables. Workers are processes of this machine with one thread each, on loopback. Times are the least of several. CPU
+seconds are those of all processes, which other work on the machine changes less than it changes seconds.
 """
 
 from __future__ import annotations
@@ -88,14 +90,21 @@ def iteration(objective, scale: float) -> None:
     objective.gradient(point, residuals=objective.residuals(point))
 
 
-def seconds_of(objective, n_times: int = 5) -> float:
+def cpu_of(client=None) -> float:
+    """CPU seconds so far, of this process and of the workers of a client."""
+    return time.process_time() + (0.0 if client is None else sum(client.run(time.process_time).values()))
+
+
+def seconds_of(objective, client=None, n_times: int = 5) -> tuple[float, float]:
+    """(seconds, CPU seconds) of an iteration."""
     iteration(objective, 0.1)
     found = []
     for k in range(n_times):
-        start = time.perf_counter()
+        used, start = cpu_of(client), time.perf_counter()
         iteration(objective, 0.1 + 0.01 * k)
-        found.append(time.perf_counter() - start)
-    return min(found)
+        seconds = time.perf_counter() - start
+        found.append((seconds, cpu_of(client) - used))
+    return tuple(np.min(found, axis=0).round(4).tolist())
 
 
 def bytes_of_iteration(objective) -> int:
@@ -126,29 +135,31 @@ def run_iterations(n_rows, n_features, n_bins, workers) -> list[dict]:
     for n in workers:
         with cluster_of(n) as client:
             objective = objective_on(client, n_rows, n_features, n_bins)
-            seconds, n_bytes = seconds_of(objective), bytes_of_iteration(objective)
+            (seconds, cpu), n_bytes = seconds_of(objective, client), bytes_of_iteration(objective)
         row = {"where": "dask", "workers": n, "rows": n_rows, "features": n_features, "bins": n_bins}
-        found.append(row | {"seconds": round(seconds, 4), "bytes": n_bytes})
+        found.append(row | {"seconds": seconds, "cpu": cpu, "bytes": n_bytes})
         print(json.dumps(found[-1]), flush=True)
     return found
 
 
 def main_iterations(args) -> None:
     rows = run_iterations(args.rows, args.features, args.bins, args.workers)
-    by_workers = {row["workers"]: row["seconds"] for row in rows}
+    by_workers = {row["workers"]: (row["seconds"], row["cpu"]) for row in rows}
     for n_jobs in args.workers:
         objective = in_memory(args.rows, args.features, args.bins, n_jobs)
-        seconds = seconds_of(objective)
-        print(json.dumps({"where": "memory", "threads": n_jobs, "seconds": round(seconds, 4)}), flush=True)
+        seconds, cpu = seconds_of(objective)
+        print(json.dumps({"where": "memory", "threads": n_jobs, "seconds": seconds, "cpu": cpu}), flush=True)
         if n_jobs in by_workers:
-            print(f"dask / memory with {n_jobs}: {by_workers[n_jobs] / seconds:.2f}")
+            of_seconds, of_cpu = (own / other for own, other in zip(by_workers[n_jobs], (seconds, cpu), strict=True))
+            print(f"dask / memory with {n_jobs}: {of_seconds:.2f} in seconds, {of_cpu:.2f} in CPU seconds")
         if n_jobs == args.workers[-1]:
             local = parts_objective(
                 LocalParts([part_of(0, args.rows, args.features, args.bins)], n_jobs), loss="log_loss"
             )
-            print(json.dumps({"where": "parts", "threads": n_jobs, "seconds": round(seconds_of(local), 4)}), flush=True)
+            seconds, cpu = seconds_of(local)
+            print(json.dumps({"where": "parts", "threads": n_jobs, "seconds": seconds, "cpu": cpu}), flush=True)
     if {1, 2} <= set(by_workers):
-        print(f"2 workers are {by_workers[1] / by_workers[2]:.2f} times as fast as 1")
+        print(f"2 workers are {by_workers[1][0] / by_workers[2][0]:.2f} times as fast as 1")
 
 
 def main_model(args) -> None:
@@ -169,6 +180,19 @@ def main_model(args) -> None:
     names = ("s", "s per worker", "s per row and feature", "s per row", "s per byte")
     print({name: float(f"{value:.3g}") for name, value in zip(names, found, strict=True)})
     print("predicted / measured:", np.round(terms @ found / seconds, 2).tolist())
+
+
+def main_parts(args) -> None:
+    """CPU seconds = a * rows * features + b * rows of an iteration over one part, on one thread."""
+    found = {}
+    for n_rows, n_features in PART_SIZES:
+        local = parts_objective(LocalParts([part_of(0, n_rows, n_features, args.bins)]), loss="log_loss")
+        found[n_rows, n_features] = seconds_of(local)[1]
+    terms = np.array([[n_rows * n_features, n_rows] for n_rows, n_features in found], dtype=float)
+    cpu = np.array(list(found.values()))
+    a, b = np.linalg.lstsq(terms / cpu[:, None], np.ones(len(cpu)), rcond=None)[0]
+    print({f"{n_rows} x {n_features}": seconds for (n_rows, n_features), seconds in found.items()})
+    print(f"{a:.2g} s per row and feature, {b:.2g} s per row")
 
 
 def columns_of(n_rows: int, n_features: int, chunk: int):
@@ -223,12 +247,13 @@ def auc(truth, score) -> float:
     return round(float(roc_auc_score(truth, score)), 5)
 
 
+PART_SIZES = [(2_000_000, 8), (2_000_000, 40), (4_000_000, 8), (4_000_000, 20)]
 SIZES = [(1_000_000, 10, 64), (1_000_000, 40, 255), (4_000_000, 10, 255), (4_000_000, 20, 64), (2_000_000, 100, 255)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["iterations", "model", "fits"])
+    parser.add_argument("what", choices=["iterations", "model", "parts", "fits"])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--bins", type=int, default=255)
@@ -237,7 +262,7 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true")
     args = parser.parse_args()
     args.sizes = SIZES
-    {"iterations": main_iterations, "model": main_model, "fits": main_fits}[args.what](args)
+    {"iterations": main_iterations, "model": main_model, "parts": main_parts, "fits": main_fits}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,9 @@ class SolverOptions:
     # With many rows those in the bins beside jumps are sorted, up to this share of all rows, over all used tables.
     opened_share: float = 0.0625
 
+    # What pairs gain is measured on bags of at most this many rows, if rows lie in files or on other machines.
+    gathered_rows: int = 200_000
+
     # A finished model. Up to this many rows jumps are measured on all of them; with more, on a sample beside parabolas.
     measured_rows: int = 50_000
     measured_sample: int = 1 << 13

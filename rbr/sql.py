@@ -23,7 +23,7 @@ from rbr.data.choices import which_excluded
 from rbr.data.cutting import MAX_EXACT_ROWS
 from rbr.data.design import BinnedMatrix
 from rbr.data.levels import Categories
-from rbr.data.sketches import N_QUANTILES, LevelCounts, NumberSketch, TableSketch
+from rbr.data.sketches import LevelCounts, ShownColumns
 from rbr.estimators import RBRRegressor
 from rbr.estimators.base import all_or_nothing
 from rbr.estimators.inputs import Columns, Training
@@ -34,6 +34,9 @@ from rbr.objective.protocol import Handle, Point, Tables
 
 # The cross-tabulation of all bins may take this much memory.
 MAX_GRAM_BYTES = 2 << 30
+
+# A column of more than MAX_EXACT_ROWS distinct values is told by this many evenly spaced ones.
+N_QUANTILES = 1 << 15
 
 DIALECT_OF_MODULE = {"sqlite3": "sqlite", "duckdb": "duckdb", "_duckdb": "duckdb", "psycopg": "postgres"}
 
@@ -274,20 +277,40 @@ class _Query:
         return bool(found) and isinstance(found[0][0], str)
 
 
+@dataclass(frozen=True, eq=False)
+class _Distribution:
+    """The values of a column, ascending, with the weight of each, and whether any row has none."""
+
+    ascending: np.ndarray
+    weights: np.ndarray
+    has_missing: bool
+
+    def values(self) -> np.ndarray:
+        return np.append(self.ascending, np.nan) if self.has_missing or not len(self.ascending) else self.ascending
+
+
+class _Distributions(ShownColumns):
+    """Columns whose values have weights of their own."""
+
+    def sort_width(self, n_rows):
+        return 1
+
+    def columns_to_sort(self, start, stop, weights, transpose):
+        values, own = self._columns[start].values(), self._columns[start].weights
+        return np.array(values[None]), np.append(own, np.ones(len(values) - len(own)))[None]
+
+
 def _binner(binner: Binner, query: _Query) -> Binner:
     """The binner, fitted to the distributions of the columns."""
-    sketch = TableSketch(binner)
-    sketch.names, sketch.n_features = tuple(query.columns), len(query.columns)
-    sketch.n_rows = 1
-    columns = Columns(sketch.names, sketch.n_features)
+    columns = Columns(tuple(query.columns), len(query.columns))
     excluded = which_excluded(binner.exclude, columns)  # type: ignore[arg-type]
     by_level = _categories(binner, query, columns)
-    for j, name in enumerate(query.columns):
-        if excluded[j]:
-            sketch._columns.append(None)
-        else:
-            sketch._columns.append(_level_counts(query, name) if name in by_level else _numbers(query, name))
-    return sketch.fit()
+    shown = [
+        None if out else _level_counts(query, name) if name in by_level else _numbers(query, name)
+        for name, out in zip(query.columns, excluded, strict=True)
+    ]
+    binner._fit(_Distributions(columns.names, shown, n_rows=1), None, with_codes=False)
+    return binner
 
 
 def _categories(binner: Binner, query: _Query, columns: Columns) -> set[str]:
@@ -309,7 +332,7 @@ def _level_counts(query: _Query, name: str) -> LevelCounts:
     return counts
 
 
-def _numbers(query: _Query, name: str) -> NumberSketch:
+def _numbers(query: _Query, name: str) -> _Distribution:
     """The distinct values of a column with their weights; if they are many, evenly spaced ones of them."""
     query._refuse_text(name)
     value, kept = query.number(name), "WHERE" if query.sample_weight is None else "AND"
@@ -320,12 +343,8 @@ def _numbers(query: _Query, name: str) -> NumberSketch:
         found = query.rows(f"{value}, {query.weight}", f"{there} GROUP BY 1 ORDER BY 1")
     else:
         found = _quantiles(query, value, there)
-    sketch = NumberSketch(max_exact=max(len(found), 1))
-    sketch.has_missing = bool(n_missing)
-    if found:
-        values, weights = np.array(found, dtype=np.float64).T
-        sketch.add(np.ascontiguousarray(values), np.ascontiguousarray(weights))
-    return sketch
+    values, weights = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    return _Distribution(np.ascontiguousarray(values), np.ascontiguousarray(weights), bool(n_missing))
 
 
 def _quantiles(query: _Query, value: str, there: str) -> list[tuple]:

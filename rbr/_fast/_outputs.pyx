@@ -30,7 +30,7 @@ cdef enum:
 
 
 def matvec_outputs(
-    const code_t[:, ::1] codes,      # IN  (n_features, n_rows); n_bins of the feature means no bin
+    const code_t[:, :] codes,        # IN  (n_features, n_rows), each row contiguous; n_bins means no bin
     const int64_t[::1] offsets,      # IN  (n_features + 1,)
     const double[:, ::1] f,          # IN  (n_outputs, n_coef)
     const int64_t[::1] features,     # IN  (n,): the features to sum over
@@ -70,7 +70,7 @@ def matvec_outputs(
 
 
 def rmatvec_outputs(
-    const code_t[:, ::1] codes,      # IN  (n_features, n_rows)
+    const code_t[:, :] codes,        # IN  (n_features, n_rows), each row contiguous
     const int64_t[::1] offsets,      # IN  (n_features + 1,)
     const int64_t[::1] features,     # IN  (n,): the features to compute, none twice; first, last count in it
     const double[:, ::1] values,     # IN  (n_outputs, n_rows)

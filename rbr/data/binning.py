@@ -40,6 +40,7 @@ from rbr.data.cutting import (
     categories_of,
     encode,
     flat_edges,
+    n_sample_of,
     runs_of_kinds,
 )
 from rbr.data.levels import UNSEEN, Categories
@@ -151,16 +152,27 @@ class Binner:
         self._fit(open_table(X), sample_weight, with_codes=False)
         return self
 
-    def _fit(self, table: Table, sample_weight: Any, with_codes: bool) -> np.ndarray | None:
-        """Find the bins; `with_codes` also returns the codes of the table, if that saves reading it twice."""
+    def _fit(
+        self,
+        table: Table,
+        sample_weight: Any,
+        with_codes: bool,
+        rng: np.random.Generator | None = None,
+        rows: SampledRows | None = None,
+    ) -> np.ndarray | None:
+        """Find the bins; `with_codes` also returns the codes of the table, if that saves reading it twice.
+
+        rng : what is left of the random generator, if `rows`, the rows that the table stands for, have been chosen
+        """
         excluded = which_excluded(self.exclude, table)
         is_categorical = which_categorical(self.categorical_features, table, excluded)
         max_bins = max_bins_of(self.max_bins, table)
         methods, user_edges = methods_of(self.binning, table, is_categorical)
         methods[excluded] = UNREAD
         n_threads = resolve_n_jobs(self.n_jobs)
-        rng = generator_of(self.random_state)
-        rows = SampledRows(table, sample_weight, int(max_bins[~is_categorical].max(initial=2)), rng)
+        rng = generator_of(self.random_state) if rng is None else rng
+        if rows is None:
+            rows = SampledRows.of(table, sample_weight, n_sample_of(max_bins), rng)
         # With numbers only and at most 255 bins, codes are known to fit in bytes before the bins are found.
         codes = None
         if with_codes and max_bins.max() < 256 and np.isin(methods, (REGULAR, BINOMIAL, UNREAD)).all():

@@ -14,12 +14,12 @@ from rbr._backend import kernels
 from rbr._checks import check_nonnegative
 from rbr._parallel import over_ranges
 from rbr.data.choices import BINOMIAL, EDGES, MAX_BINS, REGULAR
-from rbr.data.sampling import draw_rows
+from rbr.data.sampling import level_of, thinned_rows
 from rbr.data.tables import ENTRIES_PER_BLOCK, ArrayTable, Table
 
 # Up to MAX_EXACT_ROWS rows the quantiles are those of all rows. For more, a sample is taken: SAMPLE_ROWS_PER_BIN rows
-# per bin, within the limits SAMPLE_ROWS. At 255 bins a bin then holds its share of the rows to within 7 % (one standard
-# deviation).
+# per bin, within the limits SAMPLE_ROWS, or up to twice as many. At 255 bins a bin then holds its share of the rows to
+# within 7 % (one standard deviation).
 MAX_EXACT_ROWS = 200_000
 SAMPLE_ROWS_PER_BIN = 200
 SAMPLE_ROWS = 50_000, 200_000
@@ -33,46 +33,76 @@ MIN_ROWS_FOR_DIGITS = 1500
 SECONDS_BETWEEN_REPORTS = 2.0
 
 
+def n_sample_of(max_bins: np.ndarray) -> int:
+    """The least size of a sample for columns of at most so many bins."""
+    return int(np.clip(SAMPLE_ROWS_PER_BIN * max_bins.max(), *SAMPLE_ROWS))
+
+
+def sample_level(n_rows: int, n_sample: int) -> int:
+    """The level of the sample (see `thinned_rows`) whose quantiles stand for those of all rows; 0 takes all of them."""
+    return level_of(n_rows, n_sample) if n_rows > MAX_EXACT_ROWS else 0
+
+
+def seed_of(rng: np.random.Generator) -> int:
+    """The seed of a sample: the first number that is drawn if a table has more than MAX_EXACT_ROWS rows."""
+    return int(rng.integers(1 << 63))
+
+
 class SampledRows:
     """Which rows a fit uses, and their weights.
 
+    Parameters
+    ----------
+    n_kept : the number of rows of positive weight
+    n_chosen : of those whose quantiles are taken
+    weight : the weights of the chosen rows, or None if they are all 1
+    kept : the rows of positive weight, or None for all
+    chosen : those of them whose quantiles are taken, or None for all of the table that is cut
+
     Attributes
     ----------
-    kept : the rows of positive weight, or None for all
-    chosen : those of them whose quantiles are taken, or None for all; a sample if `is_sample`
+    is_sample : whether the chosen rows are a sample of those kept
     weights : weights of the chosen rows up to a factor, or None if they are all equal
     scale : how many rows of the training table a unit of these weights (or a chosen row) stands for
     """
 
-    def __init__(self, table: Table, sample_weight: Any, max_bins: int, rng: np.random.Generator):
-        weight = np.ones(1)
-        n_kept, self.kept = table.n_rows, None
+    def __init__(
+        self,
+        n_kept: int,
+        n_chosen: int,
+        weight: np.ndarray | None = None,
+        kept: np.ndarray | None = None,
+        chosen: np.ndarray | None = None,
+    ):
+        self.kept, self.chosen, self.n_chosen = kept, chosen, n_chosen
+        self.is_sample = n_kept > MAX_EXACT_ROWS or n_chosen < n_kept
+        self.weights, unit = None, 1.0
+        if weight is not None:
+            if (weight == weight[0]).all():
+                unit = float(weight[0])
+            else:
+                # Dividing by a power of two is exact, and keeps sums of huge weights from overflowing.
+                unit = 2.0 ** (np.frexp(weight.max())[1] - 1)
+                self.weights = weight / unit
+        self.scale = n_kept / n_chosen * unit
+
+    @classmethod
+    def of(cls, table: Table, sample_weight: Any, n_sample: int, rng: np.random.Generator) -> SampledRows:
+        """Those of a table in memory, of which at least n_sample are used."""
+        n_kept, kept, weight = table.n_rows, None, None
         if sample_weight is not None:
             weight = check_nonnegative(sample_weight, table.n_rows, "sample_weight")
             if not weight.any():
                 raise ValueError("sample_weight is zero everywhere; at least one row must have a positive weight")
             if not weight.all():
-                self.kept = np.flatnonzero(weight)
-                n_kept = len(self.kept)
-        self.chosen = self.kept
-        self.is_sample = n_kept > MAX_EXACT_ROWS
-        if self.is_sample:
-            n_sample = int(np.clip(SAMPLE_ROWS_PER_BIN * max_bins, *SAMPLE_ROWS))
-            sample = draw_rows(n_kept, n_sample, rng)
-            self.chosen = sample if self.kept is None else self.kept[sample]
-        self.n_chosen = table.n_rows if self.chosen is None else len(self.chosen)
-        self.weights = None
-        self.scale = n_kept / self.n_chosen
-        if sample_weight is not None:
-            chosen_weight = weight if self.chosen is None else weight[self.chosen]
-            # Dividing by a power of two is exact, and keeps sums of huge weights from overflowing.
-            unit = 2.0 ** (np.frexp(chosen_weight.max())[1] - 1)
-            if (chosen_weight == chosen_weight[0]).all():
-                n_units = self.n_chosen
-            else:
-                self.weights = chosen_weight / unit
-                n_units = self.weights.sum()
-            self.scale = (weight / unit).sum() / n_units * unit
+                kept = np.flatnonzero(weight)
+                n_kept = len(kept)
+        chosen = kept
+        if n_kept > MAX_EXACT_ROWS:
+            sample = thinned_rows(0, n_kept, sample_level(n_kept, n_sample), seed_of(rng))
+            chosen = sample if kept is None else kept[sample]
+        n_chosen = table.n_rows if chosen is None else len(chosen)
+        return cls(n_kept, n_chosen, weight if weight is None or chosen is None else weight[chosen], kept, chosen)
 
 
 class Cutter:

@@ -136,13 +136,11 @@ class Summary:
     """What the first pass has found.
 
     binner : Binner, fitted
-    is_exact : whether its edges are those of all rows, or those of sketches
     is_weighted : whether any block has weights
     offset_shape : the shape of a row's offset, () for a number; None without offsets
     """
 
     binner: Binner
-    is_exact: bool
     is_weighted: bool
     offset_shape: tuple[int, ...] | None
 
@@ -159,7 +157,7 @@ def first_pass(reader: Reader, binner: Binner, targets: Targets, looks_at_target
         if len(shapes) > 1:
             raise ValueError(f"{block.where} has offsets of another shape than the blocks before; all must agree")
         sketch.add(block.X, weight, block.where)
-    return Summary(sketch.fit(), sketch.is_exact, is_weighted, shapes.pop())
+    return Summary(sketch.fit(), is_weighted, shapes.pop())
 
 
 def second_pass(reader: Reader, store: Store, summary: Summary, targets: Targets) -> tuple[float, float]:

@@ -30,7 +30,7 @@ from rbr.data.binning import Binner, joined
 from rbr.data.design import BinnedMatrix
 from rbr.data.tables import Table
 
-FORMAT = 1
+FORMAT = 2
 FACTS = "store.json"
 
 # A part is a whole number of runs of 2^16 rows, over which sums are taken; its vectors by row take 8 MB each.

@@ -272,7 +272,7 @@ class _DaskFit:
         return ClassTargets() if self.is_classifier else NumberTargets(get_loss(self.estimator.loss))
 
     def _look(self) -> Any:
-        """What y is, the number of rows of each partition, and the weight that counts as one row in sketches."""
+        """What y is; sets the number of rows of each partition."""
         import dask
 
         look = dask.delayed(of_partitions.look_at_targets, pure=False)
@@ -295,9 +295,6 @@ class _DaskFit:
             if self.estimator.class_weight is not None:
                 codes = np.arange(len(targets.classes), dtype=np.float64)
                 targets.of_class = self.estimator._weights_of_classes(targets.class_totals, codes, targets.classes)
-        self.unit = sum(own.weight for own in looks) / sum(self.n_rows)
-        if self.is_classifier and targets.of_class is not None:
-            self.unit = float(targets.class_totals @ targets.of_class) / sum(self.n_rows)
         return targets
 
     def _sketch(self, targets: Any) -> tuple[Any, Any]:
@@ -305,7 +302,7 @@ class _DaskFit:
         import dask
 
         binner, n_rows = self.estimator._binner(), sum(self.n_rows)
-        sketch = dask.delayed(of_partitions.Sketching(binner, self.unit, n_rows, targets), pure=False)
+        sketch = dask.delayed(of_partitions.Sketching(binner, n_rows, targets), pure=False)
         first_rows = np.cumsum([0, *self.n_rows]).tolist()
         pairs = zip(self.given, first_rows, strict=False)
         lazy = [sketch(p.X, p.y, p.weight, p.offset, first_row, p.name) for p, first_row in pairs]
@@ -389,9 +386,8 @@ class DaskRBRRegressor(_DaskEstimator, RBRRegressor):  # type: ignore[misc]
 
     Notes
     -----
-    The model is that of `RBRRegressor` with the same bins, whatever the partitions and workers. Up to 200,000 rows the
-    bins are the same too, and codes are sent to the client, which averages over all ways to cut them. With more rows
-    the bins come from quantile sketches (`rbr.data.sketches.rank_error`), and the codes stay on the workers.
+    The model is that of `RBRRegressor`, whatever the partitions and workers. Up to 200,000 rows the codes are sent to
+    the client, which averages over all ways to cut them; with more rows they stay on the workers.
 
     Examples
     --------

@@ -7,6 +7,7 @@ user.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,19 +15,13 @@ from typing import Any
 import numpy as np
 
 from rbr.data.binning import Binner
-from rbr.data.cutting import MAX_EXACT_ROWS
 from rbr.data.design import BinnedMatrix
 from rbr.data.passes import _check_bins, _checked
-from rbr.data.sampling import spread_rows
 from rbr.data.sketches import LevelCounts, TableSketch
 from rbr.data.sources import Block
 from rbr.data.tables import open_table
 from rbr.objective.parts_leaves import Part
 from rbr.objective.values import ColumnValues
-
-# Of more rows than this a sample is sketched, drawn by the numbers of the rows: a quantile of it is off by 0.05% of the
-# rows (one standard error), less than the sketch itself may be.
-SKETCHED_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -117,10 +112,9 @@ def _as_array(column: Any) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What a partition says of its y: rows, their weight, and the weight of each class."""
+    """What a partition says of its y: rows, and the weight of each class."""
 
     n_rows: int
-    weight: float
     offset_shape: tuple[int, ...] | None
     classes: np.ndarray
     class_totals: np.ndarray
@@ -136,8 +130,7 @@ def look_at_targets(y: Any, weight: Any, offset: Any, targets: Any, where: str) 
         targets.add(block.y, block.weight, where)
         if hasattr(targets, "classes"):
             classes, totals = targets.classes, targets.class_totals
-    total = float(n_rows) if block.weight is None else float(block.weight.sum())
-    return Look(n_rows, total, shape, classes, totals)
+    return Look(n_rows, shape, classes, totals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,25 +144,18 @@ class Sketched:
 
 @dataclass(frozen=True, eq=False)
 class Sketching:
-    """How partitions are sketched; rows are sampled by their numbers, `first_row` is that of a partition."""
+    """How partitions are sketched; `first_row` is the number of a partition's first row among all n_rows."""
 
     binner: Binner
-    unit: float
     n_rows: int
     targets: Any
 
     def __call__(self, X: Any, y: Any, weight: Any, offset: Any, first_row: int, where: str) -> Sketched:
         block = as_block(X, y, weight, offset, where)
-        is_exact = self.n_rows <= MAX_EXACT_ROWS
-        own = TableSketch(self.binner, self.unit, MAX_EXACT_ROWS if is_exact else 0)
-        n_here = len(block.y)
-        if not n_here:
+        own = TableSketch(self.binner, first_row, self.n_rows)
+        if not len(block.y):
             return Sketched(own, None, where)
-        shown = None
-        if self.n_rows > SKETCHED_ROWS:
-            rows = spread_rows(self.n_rows, SKETCHED_ROWS)
-            shown = rows[slice(*np.searchsorted(rows, [first_row, first_row + n_here]))] - first_row
-        own.add(block.X, self.targets.weigh(block.weight, block.y), where, shown)
+        own.add(block.X, self.targets.weigh(block.weight, block.y), where)
         return Sketched(own, block.X.iloc[:1] if hasattr(block.X, "iloc") else block.X[:1], where)
 
 
@@ -208,14 +194,16 @@ def kinds_of(sketched: Sketched) -> Kinds | None:
         return None
     kinds = [
         None if column is None or column.is_empty else "text" if isinstance(column, LevelCounts) else "numbers"
-        for column in sketched.sketch._columns
+        for column in sketched.sketch.columns
     ]
     return Kinds(sketched.sketch.names, tuple(kinds))
 
 
 def merge_sketches(one: Sketched, other: Sketched) -> Sketched:
-    one.sketch.merge(other.sketch, other.where)
-    return Sketched(one.sketch, other.first if one.first is None else one.first, one.where)
+    """One of both, which stay as they are: they may be merged once more if a worker is lost."""
+    sketch, following = copy.deepcopy((one.sketch, other.sketch))
+    sketch.merge(following, other.where)
+    return Sketched(sketch, other.first if one.first is None else one.first, one.where)
 
 
 @dataclass(frozen=True, eq=False)

@@ -281,7 +281,7 @@ class SourceFit:
         store = Store.create(self.reader.n_rows or 0, self.cache_dir, key)
         try:
             squares, total = second_pass(self.reader, store, summary, self.targets)
-            facts: dict[str, Any] = {"is_exact": summary.is_exact, "squares": squares, "total": total}
+            facts: dict[str, Any] = {"squares": squares, "total": total}
             if self.is_classifier:
                 classes = self.targets.classes
                 facts |= {"classes": classes.tolist(), "class_totals": self.targets.class_totals.tolist()}

@@ -371,7 +371,9 @@ class GramObjective(BaseObjective):
     def backfit(self, point: Point) -> NoReturn:
         self._refuse("backfit keeps the scores of rows")
 
-    def bags(self, n_ways: int, share: float, random_state, whole_rows: bool = False) -> NoReturn:
+    def bags(
+        self, n_ways: int, share: float, random_state, whole_rows: bool = False, may_sample: bool = False
+    ) -> NoReturn:
         self._refuse("bags draw rows")
 
     def better_jumps(self, point: Point, jumps) -> NoReturn:

@@ -427,16 +427,19 @@ class PartsObjective(OverRows):
     def backfit(self, point: Point):
         return parts_gathered.PartsBackfit(self, point)
 
-    def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False):
+    def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False, may_sample: bool = False):
         """Bags of rows that are brought together: bags are for few rows."""
         from rbr.objective.bags import RowBags
 
-        if self._n_rows > self.options.many_rows:
+        n_rows = self._n_rows
+        if may_sample:
+            n_rows = min(n_rows, self.options.gathered_rows)
+        elif n_rows > self.options.many_rows:
             raise ValueError(
-                f"bags thin groups of equal rows, which parts cannot find among themselves: {self._n_rows} rows in "
+                f"bags thin groups of equal rows, which parts cannot find among themselves: {n_rows} rows in "
                 f"parts are more than the {self.options.many_rows} that are brought together for it; use n_bags=0"
             )
-        return RowBags(parts_gathered.row_objective(self, self._n_rows), n_ways, share, random_state, whole_rows)
+        return RowBags(parts_gathered.row_objective(self, n_rows), n_ways, share, random_state, whole_rows)
 
     # Values --------------------------------------------------------------------------------------------------
 

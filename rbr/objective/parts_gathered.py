@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +33,9 @@ ROWS_PER_GRAM = 1 << 22
 
 
 def rows_in_memory(leaf: Leaf, *kept: np.ndarray, n_sampled: int) -> tuple:
-    """A block of the leaf's rows in a sample, and their part of what is kept by row."""
+    """A block of the leaf's rows in a sample, their keys, and their part of what is kept by row."""
     rows = leaf.sampled(n_sampled)
-    return leaf.block(rows), *(np.array(own[rows]) for own in kept)
+    return leaf.block(rows), leaf.keys(rows), *(np.array(own[rows]) for own in kept)
 
 
 def row_objective(objective: PartsObjective, n_sampled: int) -> RowObjective:
@@ -50,6 +51,7 @@ def row_objective(objective: PartsObjective, n_sampled: int) -> RowObjective:
         block.sample_weight,
         block.is_shifted,
         block.given_offset,
+        block.given_keys,
     )
     n_total = objective.n_total if n_sampled >= objective._n_rows else objective.n_total * share
     same: dict[str, Any] = {"n_outputs": objective.n_outputs, "n_threads": objective.n_threads}
@@ -59,7 +61,7 @@ def row_objective(objective: PartsObjective, n_sampled: int) -> RowObjective:
 def _gathered(objective: PartsObjective, n_sampled: int, *kept: Kept) -> tuple[RowBlock, list[np.ndarray]]:
     """(one block of a sample's rows, their part of what is kept by row)."""
     of_leaves = objective._listed(rows_in_memory, *kept, n_sampled=n_sampled)
-    blocks, *by_row = zip(*of_leaves, strict=True)
+    blocks, keys, *by_row = zip(*of_leaves, strict=True)
     first = blocks[0]
 
     def joined(arrays):
@@ -77,6 +79,7 @@ def _gathered(objective: PartsObjective, n_sampled: int, *kept: Kept) -> tuple[R
         weight,
         first.is_shifted,
         joined([block.given_offset for block in blocks]),
+        partial(np.concatenate, keys),
     )
     return block, [np.concatenate(arrays) for arrays in by_row]
 
@@ -162,7 +165,7 @@ def target_sums_of_gram(leaf: Leaf, *, origin: float) -> tuple:
     weight = leaf.part.weight
     weight = np.ones(leaf.n_rows) if weight is None else np.asarray(weight[leaf.rows], dtype=np.float64)
     weighted = weight * shifted
-    target = leaf.design().rmatvec(weighted, n_threads=leaf.n_threads)
+    target = parts_sums.bin_sums(leaf, weighted, tables=np.arange(leaf.part.design.n_features))
     return target, float(weight.sum()), float(weighted.sum()), float((weighted * shifted).sum())
 
 

@@ -7,9 +7,10 @@ arguments. It returns an array by row, or sums; it is a function of a module, so
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
 from rbr.data.store import reserve_room
+from rbr.objective.keys import keys_of_rows
 from rbr.objective.parts_tree import Tree
 from rbr.objective.rows import RowBlock
 from rbr.objective.values import ColumnValues
@@ -46,6 +48,7 @@ class Part:
     first_row : number of its first row among all rows
     ends : where each leaf ends, counted from the part's first row
     is_shifted, given_offset : as in `RowBlock`
+    given : the part before its offsets or tables were changed, by which bags tell rows apart; None if this is it
     """
 
     design: BinnedMatrix
@@ -60,6 +63,7 @@ class Part:
     ends: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     is_shifted: bool = False
     given_offset: np.ndarray | None = None
+    given: Part | None = None
 
     def __post_init__(self):
         if self.first_row < 0:
@@ -71,6 +75,10 @@ class Part:
     @property
     def n_rows(self) -> int:
         return len(self.y)
+
+    @property
+    def as_given(self) -> Part:
+        return self if self.given is None else self.given
 
     def __sizeof__(self) -> int:
         arrays = self.design.codes, self.y, self.weight, self.offset
@@ -98,13 +106,17 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """The rows start to end - 1 of a part."""
+    """The rows start to end - 1 of a part.
+
+    target : where a function by row may write its answer, instead of an array of its own; None if it may not
+    """
 
     part: Part
     whole: Whole
     number: int
     start: int
     end: int
+    target: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -123,15 +135,24 @@ class Leaf:
         """The codes of all tables: a view, which is not contiguous."""
         return self.part.design.codes[:, self.rows]
 
-    def design(self, tables: np.ndarray | None = None) -> BinnedMatrix:
-        """The design of some tables alone: its n_coef are their bins, one table after the other."""
+    def design(self) -> BinnedMatrix:
+        """The design of the leaf."""
+        return self._design_of(np.arange(self.part.design.n_features), np.ascontiguousarray(self.codes))
+
+    def passing_design(self, tables: np.ndarray) -> BinnedMatrix:
+        """The design of some tables alone: its n_coef are their bins, one table after the other.
+
+        It serves look-ups and sums by bin, until the thread asks for the next one.
+        """
+        if len(tables) == self.part.design.n_features:
+            return self._design_of(np.asarray(tables), self.codes)
+        codes = _spare.room("codes", (len(tables), self.n_rows), self.codes.dtype)
+        for out, j in zip(codes, np.asarray(tables).tolist(), strict=True):
+            out[:] = self.codes[j]
+        return self._design_of(np.asarray(tables), codes)
+
+    def _design_of(self, tables: np.ndarray, codes: np.ndarray) -> BinnedMatrix:
         own = self.part.design
-        if tables is None or len(tables) == own.n_features:
-            tables, codes = np.arange(own.n_features), np.ascontiguousarray(self.codes)
-        else:
-            codes = np.empty((len(tables), self.n_rows), dtype=own.codes.dtype)
-            for out, j in zip(codes, np.asarray(tables).tolist(), strict=True):
-                out[:] = self.codes[j]
         offsets = np.concatenate([[0], np.cumsum(own.n_bins[tables])])
         nothing = np.empty(int(offsets[-1]))
         fields = codes, offsets, own.missing[tables], None, own.columns[tables], "counts", nothing
@@ -144,8 +165,13 @@ class Leaf:
     @cached_property
     def v(self) -> np.ndarray:
         if self.part.weight is None:
-            return np.full(self.n_rows, 1.0 / self.whole.n_total)
+            return _equal_weights(self.part.rows_per_leaf, self.whole.n_total)[: self.n_rows]
         return np.asarray(self.part.weight[self.rows], dtype=np.float64) / self.whole.n_total
+
+    def plus(self, raw: np.ndarray, intercept: Any) -> np.ndarray:
+        """Scores with their intercept, until the thread asks for the next ones; each output is contiguous."""
+        out = _spare.room("scores", raw.shape[::-1], np.dtype(np.float64)).T
+        return np.add(raw, intercept, out=out)
 
     @property
     def offset(self) -> np.ndarray | None:
@@ -179,6 +205,12 @@ class Leaf:
         origin, start, end = np.searchsorted(rows, [first, first + self.start, first + self.end])
         return slice(start - origin, end - origin)
 
+    def keys(self, rows: np.ndarray | slice) -> np.ndarray:
+        """What tells some rows of the leaf apart; see `RowBlock.keys`."""
+        part, chosen = self.part.as_given, np.arange(self.start, self.end)[rows]
+        offset = None if part.offset is None else part.offset[chosen]
+        return keys_of_rows(part.design.codes[:, self.rows][:, rows], part.y[chosen], offset)
+
     def block(self, rows: np.ndarray | slice = slice(None), with_values: bool = False) -> RowBlock:
         """Some rows of the leaf, copied into memory."""
         part, codes = self.part, np.ascontiguousarray(self.codes[:, rows])
@@ -194,6 +226,29 @@ class Leaf:
             part.is_shifted,
             None if part.given_offset is None else part.given_offset[chosen],
         )
+
+
+class _Spare(threading.local):
+    """Memory that a thread uses for each leaf anew: to get it from the system would take as long as what it is for."""
+
+    def __init__(self):
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def room(self, use: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        n_bytes = int(np.prod(shape)) * dtype.itemsize
+        if use not in self._arrays or len(self._arrays[use]) < n_bytes:
+            self._arrays[use] = np.empty(n_bytes, dtype=np.uint8)
+        return self._arrays[use][:n_bytes].view(dtype).reshape(shape)
+
+
+_spare = _Spare()
+
+
+@lru_cache(maxsize=2)
+def _equal_weights(n_rows: int, n_total: float) -> np.ndarray:
+    weights = np.full(n_rows, 1.0 / n_total)
+    weights.flags.writeable = False
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,9 +280,14 @@ def rows_of(part: Part, whole: Whole, function, kept, fixed: dict, n_sampled: in
             spread_rows(whole.n_rows, n_sampled), [part.first_row, part.first_row + part.n_rows]
         )
         n_rows = int(last - first)
-    for leaf, answer in _sweep(part, whole, function, kept, fixed):
+    for leaf in part.leaves(whole):
+        rows = leaf.among_sampled(n_sampled)
+        if out is not None and out.ndim == 1:
+            leaf = replace(leaf, target=out[rows])
+        answer = function(leaf, *(own.of(leaf) for own in kept), **fixed)
         out = part.by_row(n_rows, answer) if out is None else out
-        out[leaf.among_sampled(n_sampled)] = answer
+        if leaf.target is None or not np.may_share_memory(answer, leaf.target):
+            out[rows] = answer
     return Slices(np.empty(0) if out is None else out, n_sampled)
 
 
@@ -247,7 +307,8 @@ def list_of(part: Part, whole: Whole, function, kept, fixed: dict) -> list:
 def shifted(part: Part, whole: Whole, scores: Slices) -> Part:
     """The part with scores of a part of the model added to its offsets."""
     own = _with_offset(part, scores)
-    return replace(own, is_shifted=True, given_offset=part.given_offset if part.is_shifted else part.offset)
+    offset = part.given_offset if part.is_shifted else part.offset
+    return replace(own, is_shifted=True, given_offset=offset, given=part.as_given)
 
 
 def _with_offset(part: Part, scores: Slices) -> Part:
@@ -287,5 +348,6 @@ def sampled_part(part: Part, whole: Whole, n_sampled: int) -> Part:
         first_row=int(first),
         ends=np.searchsorted(chosen, part.ends),
         given_offset=at(part.given_offset),
+        given=None,
         scratch=None,
     )

@@ -36,7 +36,7 @@ def cells_part(part: Part, whole: Whole, *, coarse: CoarseBins, pairs: np.ndarra
     for leaf in part.leaves(whole):
         cells_of(leaf.codes, coarse, pairs, n_cells, codes[:, leaf.rows])
     fields = codes, layout.offsets, layout.missing, None, layout.columns, "counts", layout.shares
-    return replace(part, design=BinnedMatrix._from_valid(*fields), values=None)
+    return replace(part, design=BinnedMatrix._from_valid(*fields), values=None, given=part.as_given)
 
 
 def cross_sums(

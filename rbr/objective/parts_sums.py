@@ -40,7 +40,7 @@ class Packed:
 
 def table_scores(leaf: Leaf, *, tables: Packed) -> np.ndarray:
     """X @ f."""
-    return leaf.design(tables.tables).matvec(tables.values, n_threads=leaf.n_threads)
+    return leaf.passing_design(tables.tables).matvec(tables.values, n_threads=leaf.n_threads, out=leaf.target)
 
 
 def scores(leaf: Leaf, *, tables: Packed) -> np.ndarray:
@@ -67,8 +67,7 @@ def plus(leaf: Leaf, raw: np.ndarray, *, number) -> np.ndarray:
 
 def weighted_residuals(leaf: Leaf, raw: np.ndarray, *, loss: Loss, intercept) -> np.ndarray:
     """v r."""
-    z = np.asfortranarray(raw + intercept)
-    return loss.residual(leaf.y, z, v=leaf.v, n_threads=leaf.n_threads)
+    return loss.residual(leaf.y, leaf.plus(raw, intercept), leaf.target, v=leaf.v, n_threads=leaf.n_threads)
 
 
 def weighted_curvature(
@@ -76,10 +75,10 @@ def weighted_curvature(
 ) -> np.ndarray:
     """v h, for all rows or those of a sample, where v is divided by the scale."""
     rows = leaf.sampled(n_sampled)
-    y, z, v = leaf.y[rows], np.asfortranarray(raw[rows] + intercept), leaf.v[rows]
+    y, z, v = leaf.y[rows], leaf.plus(raw[rows], intercept), leaf.v[rows]
     v = v if n_sampled is None else v / scale
     if not majorize:
-        return loss.curvature(y, z, v=v, n_threads=leaf.n_threads)
+        return loss.curvature(y, z, leaf.target, v=v, n_threads=leaf.n_threads)
     curvature = loss.majorized_curvature(y, z)
     if curvature is None:
         raise ValueError(f"loss {loss.name!r} has no parabolas above it; ask for its own curvature")
@@ -94,7 +93,7 @@ def loss_sums(leaf: Leaf, raw: np.ndarray | None = None, *, sums, intercept=None
     """What a loss asks of rows (`rbr.losses.RowSums`), at kept scores or at the offsets."""
     z = leaf.offset if raw is None else raw
     if intercept is not None and z is not None:
-        z = np.asfortranarray(z + intercept)
+        z = leaf.plus(z, intercept)
     return np.asarray(sums(leaf.y, z, leaf.v, leaf.n_threads))
 
 
@@ -108,7 +107,7 @@ def weight_of_sample(leaf: Leaf, *, n_sampled: int) -> np.ndarray:
 
 def bin_sums(leaf: Leaf, by_row: np.ndarray, *, tables: np.ndarray) -> np.ndarray:
     """X.T @ values, of the bins of some tables alone."""
-    return leaf.design(tables).rmatvec(by_row, n_threads=leaf.n_threads)
+    return leaf.passing_design(tables).rmatvec(by_row, n_threads=leaf.n_threads)
 
 
 def bin_and_output_sums(leaf: Leaf, by_row: np.ndarray, *, tables: np.ndarray) -> tuple:
@@ -120,7 +119,7 @@ def bin_weights(leaf: Leaf) -> np.ndarray:
     """The weight of the rows in each bin; without weights, their number."""
     weight = leaf.part.weight
     by_row = np.ones(leaf.n_rows) if weight is None else np.asarray(weight[leaf.rows], dtype=np.float64)
-    return leaf.design().rmatvec(by_row, n_threads=leaf.n_threads)
+    return bin_sums(leaf, by_row, tables=np.arange(leaf.part.design.n_features))
 
 
 def total_weight(leaf: Leaf) -> np.ndarray:
@@ -192,14 +191,14 @@ def cross_sums(
 
 def product_sums(leaf: Leaf, curvature: np.ndarray, *, tables: Packed) -> tuple:
     """(X' H X f, sums of H X f) for a diagonal H."""
-    design = leaf.design(tables.tables)
+    design = leaf.passing_design(tables.tables)
     own = curvature * design.matvec(tables.values, n_threads=leaf.n_threads)
     return design.rmatvec(own, n_threads=leaf.n_threads), np.asarray(own.sum(axis=0))
 
 
 def class_product_sums(leaf: Leaf, raw: np.ndarray, *, loss: Loss, intercept, tables: Packed) -> tuple:
     """(X' H X f, sums of H X f) for the Hessian of several classes, which couples them."""
-    design = leaf.design(tables.tables)
+    design = leaf.passing_design(tables.tables)
     move = np.asfortranarray(design.matvec(tables.values, n_threads=leaf.n_threads))
     own = _hessian(leaf, raw, loss, intercept)(move, np.empty(raw.shape, order="F"))
     return design.rmatvec(own, n_threads=leaf.n_threads), own.sum(axis=0)

@@ -392,10 +392,13 @@ class Objective(Protocol):
     def backfit(self, point: Point) -> Backfit:
         """The rows around a point, for changes of one table after another."""
 
-    def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False) -> Bags:
+    def bags(
+        self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False, may_sample: bool = False
+    ) -> Bags:
         """Subsamples with a share of the rows, each fitted in up to `n_ways` ways.
 
-        A row of weight k counts as k rows, unless `whole_rows` says that it is one observation drawn k times.
+        A row of weight k counts as k rows, unless `whole_rows` says that it is one observation drawn k times. With
+        `may_sample` rows that lie elsewhere, and are too many to be brought together, are represented by a sample.
         """
 
     def better_jumps(self, point: Point, jumps: Mapping[int, Jumps]) -> dict[int, BetterJumps]:

@@ -460,7 +460,7 @@ class RowObjective(OverRows):
 
         return RowBackfit(self, point)
 
-    def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False):
+    def bags(self, n_ways: int, share: float, random_state: Any, whole_rows: bool = False, may_sample: bool = False):
         from rbr.objective.bags import RowBags
 
         return RowBags(self, n_ways, share, random_state, whole_rows)

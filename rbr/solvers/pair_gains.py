@@ -26,7 +26,7 @@ def held_out_gains(fit: PairFit, fit_bag: Callable[[Objective], Point]) -> tuple
     NaN if no row can be left out, as where a class has too few.
     """
     objective, options, n = fit.objective, fit.objective.options, fit.n_pairs
-    bags = objective.bags(1 + n, options.bag_share, None)
+    bags = objective.bags(1 + n, options.bag_share, None, may_sample=True)
     gains, errors = np.full((2, n), np.nan)
     everything = np.arange(n)
     for _ in range(options.competing_bags):

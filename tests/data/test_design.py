@@ -615,3 +615,18 @@ def test_long_work_comes_up_for_air(monkeypatch):
         monkeypatch.setattr(design, "over_ranges", spy)
         assert_same_bits(B.matvec(f, n_threads=n_threads), whole[0])
         assert len(lengths) > 1 and max(lengths) <= 2 and sum(lengths) == 40
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_codes_may_be_some_columns_of_more_rows(dtype, shape, backend):
+    rng = np.random.default_rng(0)
+    codes, offsets = rng.integers(0, 9, (6, 500)).astype(dtype), 9 * np.arange(7)
+    f, values = np.asfortranarray(rng.normal(size=(54, *shape))), np.asfortranarray(rng.normal(size=(201, *shape)))
+    nothing = np.zeros(6, dtype=bool), None, np.arange(6)[:, None], "counts", np.zeros(54)
+    there, copied = (
+        BinnedMatrix._from_valid(c, offsets, *nothing) for c in (codes[:, 99:300], codes[:, 99:300].copy())
+    )
+    assert not there.codes.flags.c_contiguous
+    assert_same_bits(there.matvec(f), copied.matvec(f))
+    assert_same_bits(there.rmatvec(values), copied.rmatvec(values))

@@ -143,6 +143,17 @@ def test_parts_of_a_store_do_not_change_a_bit(monkeypatch):
     assert fitted[0] == fitted[1]
 
 
+def test_edges_and_model_of_many_rows_are_those_of_memory():
+    X, y, weight, _ = problem("logistic", 290_000)
+    assert np.count_nonzero(weight) > 200_000
+    parameters = {"interactions": [("b", "e")], "binning": {"d": "binomial"}, "random_state": 3}
+    expected = RBRClassifier(**parameters).fit(X, y, sample_weight=weight)
+    models = [rbr.fit_from(Blocks(X, y, weight, n), estimator=RBRClassifier, **parameters) for n in (1, 9)]
+    assert any(len(term.columns) == 2 for term in expected.terms_)
+    assert_same_model(models[0], expected, X)
+    assert models[0].model_.to_dict() == models[1].model_.to_dict()
+
+
 def test_class_weights_and_offsets(tmp_path):
     X, y, weight, _ = problem("logistic", 1500)
     for given in ("balanced", {"yes": 3.0, "no": 1.0}):
@@ -535,11 +546,6 @@ def test_arrays_are_told_apart_by_their_content_and_maps_by_their_file(tmp_path)
 
 
 def test_missing_packages_are_named(monkeypatch, tmp_path):
-    X, y = np.arange(600.0)[:, None], np.arange(600.0)
-    monkeypatch.setitem(sys.modules, "datasketches", None)
-    monkeypatch.setattr("rbr.data.sketches.MAX_EXACT_ROWS", 100)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"Parquet files are read by pyarrow: pip install 'rbr\[files\]'"):
         ParquetSource(tmp_path, "y")
-    with pytest.raises(ImportError, match=r"need datasketches: pip install 'rbr\[files\]'"):
-        rbr.fit_from(ArraySource(X, y))
