@@ -445,6 +445,22 @@ def test_rows_of_a_csv_file_are_scored(browser, reports, tmp_path):
     assert browser.run("return rbr.state.sample.rows[0][2]") == told
     shown = browser.run("return rbr.state.sample.rows.map((row) => rbr.scoresOf(rbr.state.model, row)[0])")
     np.testing.assert_allclose(shown, model.decision_function(rows), rtol=0, atol=1e-9)
+    rows["exposed"], rows["times"] = np.linspace(-1, 1, 30), np.arange(30) % 3
+    rows.to_csv(tmp_path / "more.csv", index=False)
+    browser.driver.find_element("id", "file").send_keys(str(tmp_path / "more.csv"))
+    for label, column in (("Offsets", "exposed"), ("Weights", "times")):
+        choose = f"//*[@id='edit']//label[contains(., '{label}')]//select"
+        browser.driver.find_element("xpath", choose).send_keys(column)
+    assert message.text == "Read 30 rows of more.csv."
+    shown = browser.run(
+        "return rbr.state.sample.rows.map((row, i) => rbr.scoresOf(rbr.state.model, row, rbr.state.sample.offset[i])[0])"
+    )
+    np.testing.assert_allclose(shown, model.decision_function(rows, offset=rows["exposed"]), rtol=0, atol=1e-9)
+    assert browser.run("return rbr.state.sample.weight") == rows["times"].tolist()
+    browser.driver.find_element("xpath", choose).send_keys("exposed")
+    told = "column exposed of more.csv holds -1.0 in row 1; weights must be finite and not negative"
+    assert message.text == told and browser.run("return rbr.state.sample.weight") == rows["times"].tolist()
+    assert browser.driver.find_element("xpath", f"{choose}/option[. = 'times']").is_selected()
     rows.drop(columns="age").to_csv(tmp_path / "other.csv", index=False)
     browser.driver.find_element("id", "file").send_keys(str(tmp_path / "other.csv"))
     assert message.text == "other.csv has no column age"

@@ -178,21 +178,37 @@ function lossOf(state, scores) {
 }
 
 function fileDrop(state, say, fresh) {
+  let dropped = null;
+  let accepted = {};
   const take = async (file) => {
+    dropped = { text: await file.text(), name: file.name };
+    beside.replaceChildren();
+    read({});
+  };
+  const read = (chosen) => {
     try {
-      state.sample = readCsv(await file.text(), file.name, state.columns, state.texts, state.model.content.target);
+      state.sample = readCsv(dropped.text, dropped.name, state.columns, state.texts, state.model.content.target, chosen);
+      askForBeside((accepted = chosen));
       state.sample.rows.forEach((row) => contributions(state.model, row)); // an ambiguous level is refused here
       state.chosen = 0;
       chooseRow(state);
       state.refillWhatif();
       fresh();
-      say(`Read ${counted(state.sample.rows.length, "row")} of ${file.name}.`);
+      say(`Read ${counted(state.sample.rows.length, "row")} of ${dropped.name}.`);
     } catch (error) {
+      if (beside.childNodes.length) askForBeside(accepted); // what was refused is not chosen
       say(error.message, true);
     }
   };
+  // Which columns of the file are weights and, where there is one score, offsets.
+  const beside = h("p", { class: "tools" });
+  const askForBeside = (chosen) => {
+    const { names } = state.sample;
+    const chooser = (label, what) => select(label, ["none", ...names.map(oneLine)], names.indexOf(chosen[what]) + 1, (k) => read({ ...chosen, [what]: names[k - 1] }));
+    beside.replaceChildren(chooser("Weights", "weight"), ...(state.model.intercept.length === 1 ? [chooser("Offsets", "offset")] : []));
+  };
   const box = h("input", { type: "file", accept: ".csv,text/csv", id: "file", onchange: () => box.files.length && take(box.files[0]) });
-  const node = h("div", { class: "drop" }, h("label", { for: "file" }, "Rows from a CSV file: drop it here, or choose it"), box);
+  const node = h("div", { class: "drop" }, h("label", { for: "file" }, "Rows from a CSV file: drop it here, or choose it"), box, beside);
   const mark = (event, isOver) => {
     event.preventDefault();
     node.classList.toggle("over", isOver);
