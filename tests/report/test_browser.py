@@ -453,7 +453,8 @@ def test_rows_of_a_csv_file_are_scored(browser, reports, tmp_path):
         browser.driver.find_element("xpath", choose).send_keys(column)
     assert message.text == "Read 30 rows of more.csv."
     shown = browser.run(
-        "return rbr.state.sample.rows.map((row, i) => rbr.scoresOf(rbr.state.model, row, rbr.state.sample.offset[i])[0])"
+        """const { model, sample } = rbr.state;
+        return sample.rows.map((row, i) => rbr.scoresOf(model, row, sample.offset[i])[0])"""
     )
     np.testing.assert_allclose(shown, model.decision_function(rows, offset=rows["exposed"]), rtol=0, atol=1e-9)
     assert browser.run("return rbr.state.sample.weight") == rows["times"].tolist()
