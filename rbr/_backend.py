@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from types import ModuleType
 
 from rbr import _fast, _sizes
-from rbr._fast import _binning, _design, _losses, _projections
+from rbr._fast import _binning, _csv, _design, _losses, _projections
+from rbr.reference import csv_text as _reference_csv
 from rbr.reference import kernels as _reference
 from rbr.reference import losses as _reference_losses
 from rbr.reference import projections as _reference_projections
@@ -30,6 +31,7 @@ SHARED_SIZES: tuple[tuple[str, ModuleType, tuple[ModuleType, ...]], ...] = (
     ("MAX_CODE", _binning, (_sizes,)),
     ("NO_PIECE", _projections, (_sizes, _reference_projections)),
     ("SHAPES", _projections, (_reference_projections,)),
+    ("NUMBER_WIDTH", _csv, (_sizes, _reference_csv)),
 )
 
 

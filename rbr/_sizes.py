@@ -23,3 +23,6 @@ MAX_CODE = 65535
 
 # The label of a bin that belongs to no piece.
 NO_PIECE = -1
+
+# The most characters that a double has as text, in the kernel write_numbers.
+NUMBER_WIDTH = 24

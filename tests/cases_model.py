@@ -1,4 +1,4 @@
-"""Cases for the kernel `score`: constant and linear pieces of awkward numbers, with one or several outputs."""
+"""Cases for `expit` and `score`: constant and linear pieces of awkward numbers, with one or several outputs."""
 
 from __future__ import annotations
 
@@ -48,4 +48,10 @@ def score_cases(draw):
     return Case(args, [out], n_rows)
 
 
-CASES = {"score": score_cases()}
+@st.composite
+def expit_cases(draw):
+    scores = np.array(draw(st.lists(st.floats(), max_size=20)))
+    return Case([scores], [np.zeros(len(scores))], len(scores))
+
+
+CASES = {"score": score_cases(), "expit": expit_cases()}

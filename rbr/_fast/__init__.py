@@ -6,6 +6,16 @@ allocate. Each kernel works on a range of features or rows.
 
 from rbr._fast._averages import average_tables
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
+from rbr._fast._csv import (
+    add_field_sizes,
+    count_line_ends,
+    last_row_end,
+    levels_at,
+    numbers_at,
+    place_fields,
+    put_fields,
+    write_numbers,
+)
 from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
 from rbr._fast._grids import average_grids
 from rbr._fast._losses import (
@@ -16,27 +26,35 @@ from rbr._fast._losses import (
     softmax_sums,
     squared_distances,
 )
-from rbr._fast._model import score
+from rbr._fast._model import expit, score
 from rbr._fast._outputs import matvec_outputs, rmatvec_outputs
 from rbr._fast._projections import center_tables, prox_tables
 from rbr._fast._rectangles import cut_grids
 
 __all__ = [
+    "add_field_sizes",
     "average_grids",
     "average_tables",
     "bin_counts",
     "center_tables",
+    "count_line_ends",
     "cross_counts",
     "cut_binomial",
     "cut_grids",
     "cut_regular",
     "encode",
+    "expit",
     "gram",
+    "last_row_end",
+    "levels_at",
     "log_loss_sums",
     "loss_of_rows",
     "matvec",
     "matvec_outputs",
+    "numbers_at",
+    "place_fields",
     "prox_tables",
+    "put_fields",
     "rmatvec",
     "rmatvec_outputs",
     "score",
@@ -46,4 +64,5 @@ __all__ = [
     "sort_rows",
     "squared_distances",
     "transpose",
+    "write_numbers",
 ]

@@ -4,6 +4,7 @@ A term is a function of constant and linear pieces, padded to 2 ** m of them and
 processor works on many rows at once. Blocks of rows stay in the cache while the terms take turns.
 """
 
+from libc.math cimport exp
 from libc.stdint cimport int64_t, uint8_t
 
 ctypedef fused real_t:
@@ -169,3 +170,16 @@ cdef void _add_lines(
             )
         place += stride
         target += out_stride
+
+
+def expit(
+    const double[::1] scores,         # IN  (n_rows,)
+    double[::1] out,                  # OUT (n_rows,), the rows first <= i < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """out[i] = 1 / (1 + exp(-scores[i])): the probability of the second of two classes."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(first, last):
+            out[i] = 1.0 / (1.0 + exp(-scores[i]))

@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import NoReturn
 
 import rbr
-from rbr.cli.console import BROKEN_PIPE, BUG, FAILED, INTERRUPTED, USAGE, Console, Refusal, UsageError, one_sentence
+from rbr.cli.console import (
+    BROKEN_PIPE,
+    BUG,
+    FAILED,
+    INTERRUPTED,
+    TERMINATED,
+    USAGE,
+    Console,
+    Refusal,
+    Terminated,
+    UsageError,
+    one_sentence,
+)
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -56,6 +71,7 @@ EPILOG = """exit codes:
   3    an unexpected error, which is a bug of rbr
   130  interrupted (Ctrl-C)
   141  whoever reads the output has closed it
+  143  ended by the signal TERM
 
 Each command has --help. Results go to stdout, notes and errors to stderr; --json prints one JSON object instead.
 Files are written whole or not at all.
@@ -76,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(arguments.command, as_json=arguments.json, is_quiet=arguments.quiet)
     _let_streams_write_any_text()
     try:
-        with warnings.catch_warnings():
+        with _termination(), warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = lambda message, *_: console.warn(one_sentence(message))
             code = import_module(arguments.module).run(arguments, console)
@@ -85,6 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.complain("interrupted")
         return INTERRUPTED
+    except Terminated:
+        console.complain("terminated")
+        return TERMINATED
     except BrokenPipeError:
         _forget_stdout()
         return BROKEN_PIPE
@@ -92,6 +111,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.traceback or os.environ.get("RBR_TRACEBACK"):
             raise
         return _told(error, console)
+
+
+@contextmanager
+def _termination() -> Iterator[None]:
+    """Lets the signal TERM raise Terminated, so that half-written files are removed as they are after Ctrl-C."""
+
+    def raise_terminated(*_: object) -> NoReturn:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # where signals cannot be handled
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _told(error: Exception, console: Console) -> int:

@@ -16,9 +16,9 @@ import numpy as np
 
 import rbr
 from rbr._text import class_text, one_line, plain_number, text_table
+from rbr.cli.blocks import Block
 from rbr.cli.console import Console, Refusal, UsageError
 from rbr.cli.scoring import add_scoring_arguments, open_rows
-from rbr.cli.tables import numbers_of, text_of
 from rbr.data.levels import UNSEEN, Categories
 from rbr.data.tables import ArrayTable
 from rbr.model import AdditiveModel
@@ -332,11 +332,11 @@ def _prediction(model: AdditiveModel, scores: np.ndarray) -> np.ndarray:
     return model.loss.inverse_link(scores) if model.classes is None else model._probabilities_of(scores)
 
 
-def _target(block: Any, target: str, model: AdditiveModel) -> np.ndarray:
+def _target(block: Block, target: str, model: AdditiveModel) -> np.ndarray:
     """The target of each row: a number, or the position of its class, -1 if it is none of them."""
     if model.classes is None:
-        return numbers_of(block, target)
-    column = text_of(block, target)
+        return block.values[target]
+    column = block.texts[target]
     values = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
     levels = list(dict.fromkeys(values))
     known = [level for level in levels if level is not None]

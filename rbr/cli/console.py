@@ -16,11 +16,15 @@ import numpy as np
 from rbr._text import one_line
 
 FAILED, USAGE, BUG = 1, 2, 3
-INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports the signals INT and PIPE
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # as a shell reports the signals INT, PIPE and TERM
 
 
 class Refusal(Exception):
     """Something that the user can mend; it is told in one line."""
+
+
+class Terminated(BaseException):
+    """The process is asked to end, by the signal TERM."""
 
 
 class UsageError(Refusal):

@@ -31,6 +31,7 @@ _PARQUET = b"PAR1"
 
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
 _POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+")
+_ANY_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _PADDED_CODE = re.compile(r"0\d+")
 _TRUTH = {"true", "false"}
 
@@ -60,6 +61,11 @@ class CsvFormat:
         """The first values of a column that are not missing."""
         j = self.names.index(name)
         return [row[j] for row in self.rows if row[j] not in self.missing]
+
+    def missing_numbers(self) -> list[float]:
+        """The numbers that marks of missing values look like, such as -999."""
+        marks = [mark.replace(self.decimal, ".") for mark in self.missing]
+        return [float(mark) for mark in marks if _ANY_NUMBER.fullmatch(mark)]
 
     def is_code(self, name: str) -> bool:
         """Whether a column has leading zeros, as codes have and numbers do not."""

@@ -11,11 +11,9 @@ import numpy as np
 import rbr
 from rbr._arguments import whole_number
 from rbr._text import free_name, one_line
-from rbr.cli import libraries
 from rbr.cli.console import Console, Refusal, UsageError
 from rbr.cli.outputs import STDOUT, check_table, table_writer
 from rbr.cli.scoring import Rows, add_scoring_arguments, open_rows
-from rbr.cli.tables import column_of, text_of
 from rbr.data.tables import few
 from rbr.model import AdditiveModel
 from rbr.model.frames import labels_of
@@ -115,8 +113,8 @@ def _picked(rows: Rows, numbers: list[int], changes: dict[str, Any]) -> Iterator
         n_block = len(block)
         for number in sorted(own for own in wanted if n_seen < own <= n_seen + n_block):
             k = number - n_seen - 1
-            values = {name: _value(column_of(block, name)[k]) for name in names}
-            ids = ", ".join(f"{one_line(name)} {one_line(_value(text_of(block, name)[k]))}" for name in rows.ids)
+            values = {name: block.value(name, k) for name in names}
+            ids = ", ".join(f"{one_line(name)} {one_line(block.text(name, k))}" for name in rows.ids)
             title = f"row {number:,}" + (f" ({ids})" if ids else "")
             yield title, values | changes, None if offsets is None else float(offsets[k])
         n_seen += n_block
@@ -125,12 +123,6 @@ def _picked(rows: Rows, numbers: list[int], changes: dict[str, Any]) -> Iterator
     if beyond := [own for own in numbers if own > n_seen]:
         if n_seen == 0 or min(beyond) > FIRST_ROWS:  # the default asks for more rows than a short file has
             raise Refusal(f"--rows names row {beyond[0]:,}; {rows.source.title} has {n_seen:,} rows")
-
-
-def _value(value: Any) -> Any:
-    value = value.as_py() if hasattr(value, "as_py") else value
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def _tell(picked: Any, model: AdditiveModel, n: int, console: Console) -> int:
@@ -159,7 +151,7 @@ def _write(model: AdditiveModel, arguments: argparse.Namespace, console: Console
     """What each term adds to each row; the columns of a row sum to its score."""
     if console.as_json and arguments.out == STDOUT:
         raise UsageError("--json prints on stdout, so --out must name a file")
-    check_table(arguments.out, "--out", libraries.library())
+    check_table(arguments.out, "--out")
     rows = open_rows(model, arguments, console)
     model = rows.model
     has_offset = rows.exposure is not None or rows.offset is not None
@@ -169,7 +161,7 @@ def _write(model: AdditiveModel, arguments: argparse.Namespace, console: Console
     names = [free_name(name, rows.ids) for name in names]
     n_rows = 0
     with (
-        table_writer(arguments.out, [*rows.ids, *names], libraries.library()) as writer,
+        table_writer(arguments.out, [*rows.ids, *names]) as writer,
         console.progress(f"explaining {rows.source.title}") as status,
     ):
         for block, offsets in rows.blocks(arguments.n_jobs):
@@ -182,7 +174,7 @@ def _write(model: AdditiveModel, arguments: argparse.Namespace, console: Console
                 added.append(np.broadcast_to(offsets[:, None, None], first.shape))
             flat = np.concatenate([*added, sum(own.sum(axis=1, keepdims=True) for own in added)], axis=1)
             flat = flat.reshape(n_block, -1)
-            columns = {name: text_of(block, name) for name in rows.ids}
+            columns = {name: block.texts[name] for name in rows.ids}
             columns |= dict(zip(names, np.ascontiguousarray(flat.T), strict=True))
             writer.write(writer.encode(columns))
             n_rows += n_block

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import os
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
+from rbr._backend import kernels
 from rbr._files import whole_file
+from rbr._sizes import NUMBER_WIDTH
+from rbr._text import plain_number
+from rbr.cli.blocks import Texts
 from rbr.cli.console import Refusal, UsageError
 
 STDOUT = "-"
@@ -58,8 +66,25 @@ def write_report(fitted: Any, path: str, *data: Any, **options: Any) -> None:
 # Tables ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The class of each row, as its place among the classes."""
+
+    codes: np.ndarray
+    classes: np.ndarray
+
+    def as_texts(self) -> Texts:
+        return Texts.of(_field(_class_text(label)) for label in self.classes.tolist()).plain().take(self.codes)
+
+
+def _class_text(label: Any) -> str:
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    return plain_number(label) if isinstance(label, float) else str(label)
+
+
 class Writer(ABC):
-    """Writes a table block by block: columns by name, each an array, a list or a column of the block that was read."""
+    """Writes a table block by block: columns by name, each of float64, Texts, Labels or a column of pyarrow."""
 
     @abstractmethod
     def encode(self, columns: Mapping[str, Any]) -> Any:
@@ -75,11 +100,8 @@ class Writer(ABC):
 
 
 @contextmanager
-def table_writer(path: str, names: Sequence[str], library: str) -> Iterator[Writer]:
-    """Writes CSV, compressed if the name ends in .gz, or Parquet; "-" is stdout.
-
-    `names` are those of the columns, and `library` is "pyarrow" or "pandas", whichever has read the blocks.
-    """
+def table_writer(path: str, names: Sequence[str]) -> Iterator[Writer]:
+    """Writes CSV, compressed if the name ends in .gz, or Parquet; "-" is stdout. `names` are those of the columns."""
     with ExitStack() as stack:
         if path == STDOUT:
             sys.stdout.flush()
@@ -89,10 +111,7 @@ def table_writer(path: str, names: Sequence[str], library: str) -> Iterator[Writ
             binary = stack.enter_context(open(file, "wb"))
             if path.lower().endswith(".gz"):
                 binary = stack.enter_context(gzip.GzipFile(filename="", fileobj=binary, mode="wb", compresslevel=6))
-        if is_parquet(path):
-            writer: Writer = ParquetWriter(binary, names)
-        else:
-            writer = (ArrowCsvWriter if library == "pyarrow" else PandasCsvWriter)(binary, names)
+        writer: Writer = (ParquetWriter if is_parquet(path) else CsvWriter)(binary, names)
         yield writer
         writer.close()
         binary.flush()
@@ -102,10 +121,10 @@ def is_parquet(path: str) -> bool:
     return path.lower().endswith((".parquet", ".pq"))
 
 
-def check_table(path: str, option: str, library: str) -> None:
+def check_table(path: str, option: str) -> None:
     """Refuse a table that cannot be written, before the work begins."""
     check_folder_of(path, option)
-    if is_parquet(path) and library != "pyarrow":
+    if is_parquet(path) and find_spec("pyarrow") is None:
         raise UsageError(f'{option} is {path!r}; writing Parquet needs pyarrow: pip install "rbr[cli]"')
 
 
@@ -120,18 +139,31 @@ class _TextSink(io.RawIOBase):
         return len(data)
 
 
-def _header(names: Sequence[str]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(names)
-    return text.getvalue().encode()
+def _field(text: str) -> str:
+    """A text as CSV, in quotes if it needs them."""
+    return '"' + text.replace('"', '""') + '"' if re.search('[,"\r\n]', text) else text
 
 
 class CsvWriter(Writer):
-    """CSV with a line of names."""
+    """CSV with a line of names, numbers that read back to the last bit, and quotes only where they are needed."""
 
     def __init__(self, binary: BinaryIO, names: Sequence[str]):
         self.binary = binary
-        binary.write(_header(names))
+        binary.write((",".join(map(_field, names)) + "\n").encode())
+
+    def encode(self, columns: Mapping[str, Any]) -> Any:
+        texts = [_as_texts(own) for own in columns.values()]
+        n_rows = len(texts[0])
+        sizes = np.zeros(n_rows, dtype=np.int64)
+        for own in texts:
+            kernels().add_field_sizes(own.data, own.starts, own.ends, own.is_plain, sizes, 0, n_rows)
+        row_ends = np.cumsum(sizes)
+        out = np.empty(row_ends[-1] if n_rows else 0, dtype=np.uint8)
+        places = row_ends - sizes
+        for k, own in enumerate(texts):
+            follower = ord("," if k < len(texts) - 1 else "\n")
+            kernels().put_fields(own.data, own.starts, own.ends, own.is_plain, follower, places, out, 0, n_rows)
+        return out
 
     def write(self, encoded: Any) -> None:
         self.binary.write(encoded)
@@ -140,38 +172,27 @@ class CsvWriter(Writer):
         pass
 
 
-class ArrowCsvWriter(CsvWriter):
-    """CSV by pyarrow, with numbers that read back to the last bit, and quotes only in blocks that need them."""
+def _as_texts(column: Any) -> Texts:
+    """A column as it is written in CSV."""
+    if isinstance(column, Texts):
+        return column
+    if isinstance(column, Labels):
+        return column.as_texts()
+    if not isinstance(column, np.ndarray):
+        return _texts_of_arrow(column)
+    data = np.empty((len(column), NUMBER_WIDTH), dtype=np.uint8)
+    n_bytes = np.empty(len(column), dtype=np.int32)
+    kernels().write_numbers(column, data, n_bytes, 0, len(column))
+    starts = np.arange(0, data.size, NUMBER_WIDTH, dtype=np.int32)
+    return Texts(data.ravel(), starts, starts + n_bytes, is_plain=True)
 
-    def encode(self, columns: Mapping[str, Any]) -> Any:
-        import pyarrow
-        from pyarrow import csv as arrow_csv
 
-        batch = pyarrow.RecordBatch.from_arrays([_as_arrow(own) for own in columns.values()], names=list(columns))
-        style = "needed" if any(map(_needs_quotes, batch.columns)) else "none"
-        sink = pyarrow.BufferOutputStream()
-        arrow_csv.write_csv(batch, sink, arrow_csv.WriteOptions(include_header=False, quoting_style=style))
-        return sink.getvalue()
-
-
-def _needs_quotes(column: Any) -> bool:
-    """Whether a column of text holds what means something else in CSV."""
+def _texts_of_arrow(column: Any) -> Texts:
+    """A column of pyarrow as text; null is no text."""
     import pyarrow
-    from pyarrow import compute
 
-    if not pyarrow.types.is_string(column.type):
-        return False
-    return bool(compute.any(compute.match_substring_regex(column, '[,"\\r\\n]')).as_py())
-
-
-class PandasCsvWriter(CsvWriter):
-    """CSV by pandas, where there is no pyarrow."""
-
-    def encode(self, columns: Mapping[str, Any]) -> Any:
-        import pandas
-
-        frame = pandas.DataFrame(dict(enumerate(columns.values())))
-        return frame.to_csv(index=False, header=False, lineterminator="\n").encode()
+    filled = column.cast(pyarrow.string()).fill_null("")
+    return Texts.of(filled.to_pylist())
 
 
 class ParquetWriter(Writer):
@@ -202,6 +223,10 @@ class ParquetWriter(Writer):
 def _as_arrow(column: Any) -> Any:
     import pyarrow
 
+    if isinstance(column, Labels):
+        column = column.classes[column.codes]
+        column = column.tolist() if column.dtype == object else column
+    column = column.tolist() if isinstance(column, Texts) else column
     array = column if isinstance(column, (pyarrow.Array, pyarrow.ChunkedArray)) else pyarrow.array(column)
-    # The dictionaries of blocks differ, and CSV does not know them.
+    # The dictionaries of blocks differ.
     return array.dictionary_decode() if pyarrow.types.is_dictionary(array.type) else array

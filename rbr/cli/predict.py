@@ -10,11 +10,9 @@ import numpy as np
 
 import rbr
 from rbr._text import free_name
-from rbr.cli import libraries
 from rbr.cli.console import Console, UsageError
-from rbr.cli.outputs import STDOUT, check_table, table_writer
+from rbr.cli.outputs import STDOUT, Labels, check_table, table_writer
 from rbr.cli.scoring import add_scoring_arguments, open_rows
-from rbr.cli.tables import text_of
 from rbr.model import AdditiveModel
 from rbr.model.frames import labels_of
 from rbr.model.unseen import Tally, tally_for
@@ -39,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    check_table(arguments.out, "--out", libraries.library())
+    check_table(arguments.out, "--out")
     if console.as_json and arguments.out == STDOUT:
         raise UsageError("--json prints on stdout, so --out must name a file")
     model = rbr.load(arguments.model)
@@ -48,7 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     tally = Tally()
     n_rows, start = 0, time.perf_counter()
     with (
-        table_writer(arguments.out, [*rows.ids, *names], libraries.library()) as writer,
+        table_writer(arguments.out, [*rows.ids, *names]) as writer,
         console.progress(f"scoring {rows.source.title}") as status,
     ):
 
@@ -57,7 +55,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             scores = rows.model._scores(block, 1, own)
             if offsets is not None:
                 scores += offsets[:, None]
-            columns = {name: text_of(block, name) for name in rows.ids}
+            columns = {name: block.texts[name] for name in rows.ids}
             columns |= dict(zip(names, outputs(rows.model, scores, arguments.type), strict=True))
             return len(scores), (len(scores), own, writer.encode(columns))
 
@@ -121,6 +119,5 @@ def outputs(model: AdditiveModel, scores: np.ndarray, kind: str) -> list[Any]:
     return list(probabilities) if kind == "probability" else [_labels(model, flat), *probabilities]
 
 
-def _labels(model: AdditiveModel, scores: np.ndarray) -> Any:
-    labels = model._labels_of(scores)
-    return labels.tolist() if labels.dtype == object else labels
+def _labels(model: AdditiveModel, scores: np.ndarray) -> Labels:
+    return Labels(model._likeliest(scores), model.classes_)

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from rbr._parallel import resolve_n_jobs
+from rbr.cli.blocks import BadRow, Block, Wanted
 from rbr.cli.console import Console, Refusal
 from rbr.cli.options import listed
-from rbr.cli.tables import BadValue, Source, Wanted, add_format_arguments, numbers_of, open_source
+from rbr.cli.tables import Source, add_format_arguments, open_source
 from rbr.cli.training import log_of_exposure
 from rbr.model import AdditiveModel
 from rbr.model.pairs import PairTerm
@@ -60,12 +61,12 @@ class Rows:
     exposure: str | None
     offset: str | None
 
-    def blocks(self, n_jobs: int | None = None) -> Iterator[tuple[Any, np.ndarray | None]]:
+    def blocks(self, n_jobs: int | None = None) -> Iterator[tuple[Block, np.ndarray | None]]:
         """(block, its offsets), in order."""
         yield from self.map(lambda block, offsets: (len(block), (block, offsets)), n_jobs)
 
     def map(
-        self, function: Callable[[Any, np.ndarray | None], tuple[int, Any]], n_jobs: int | None = None
+        self, function: Callable[[Block, np.ndarray | None], tuple[int, Any]], n_jobs: int | None = None
     ) -> Iterator[Any]:
         """What a function makes of each block and its offsets, in order; threads work on several blocks side by side.
 
@@ -84,16 +85,16 @@ class Rows:
             for n_own, result in results:
                 yield result
                 n_rows += n_own
-        except BadValue as error:
+        except BadRow as error:
             raise error.after(n_rows) from error
         finally:
             results.close()
 
-    def _offsets(self, block: Any) -> np.ndarray | None:
+    def _offsets(self, block: Block) -> np.ndarray | None:
         name = self.exposure or self.offset
         if name is None:
             return None
-        values = numbers_of(block, name)
+        values = block.values[name]
         if np.isnan(values).any():
             raise Refusal(f"column {name!r} of {self.source.title} has missing values; it must be complete")
         return log_of_exposure(values, name) if self.exposure is not None else values

@@ -8,7 +8,6 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
@@ -56,7 +55,10 @@ class LogLoss(Loss):
         return 0.25
 
     def inverse_link(self, z):
-        return expit(z)
+        z = np.asarray(z, dtype=np.float64, order="C")
+        out = np.empty(z.shape)
+        over_ranges(kernels().expit, z.size, 1, z.ravel(), out.reshape(-1))
+        return out[()]
 
     def target_columns(self, y, n_outputs=1):
         return np.column_stack([1.0 - y, y])
@@ -199,7 +201,8 @@ class Multinomial(Loss):
 
     def inverse_link(self, z):
         with np.errstate(under="ignore"):
-            return softmax(z, axis=1)
+            powers = np.exp(z - z.max(axis=1, keepdims=True))
+            return powers / powers.sum(axis=1, keepdims=True)
 
     def target_columns(self, y, n_outputs=1):
         return np.equal.outer(y, np.arange(n_outputs)).astype(np.float64)

@@ -277,8 +277,12 @@ class AdditiveModel(ModelReading, Editable, Servable):
 
     def _labels_of(self, scores: np.ndarray) -> np.ndarray:
         """The most probable class of each row of raw scores."""
-        likeliest = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[likeliest]
+        return self.classes_[self._likeliest(scores)]
+
+    @staticmethod
+    def _likeliest(scores: np.ndarray) -> np.ndarray:
+        """The place of the most probable class of each row among the classes."""
+        return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
     def predict_proba(
         self, X: Any, offset: ArrayLike | None = None, n_jobs: int | None = None, on_unseen: str = "warn"

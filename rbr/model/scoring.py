@@ -108,7 +108,11 @@ class CategoryLookup:
         unknown = len(self.table) - 2
         # Missing values have the code -1, which selects the last entry.
         entries = np.append(np.where(positions == UNSEEN, unknown, positions), unknown + 1)
-        out += self.table[entries[codes]]
+        values = self.table[entries]
+        if out.shape[1] == 1:
+            out[:, 0] += values[:, 0].take(codes)
+        else:
+            out += values[codes]
         if tally is not None:
             tally.add_levels(self.term, levels, positions, codes)
 

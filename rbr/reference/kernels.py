@@ -5,7 +5,7 @@ A kernel computes the range first <= … < last of its results, and writes only 
 
 import numpy as np
 
-from rbr.reference import losses
+from rbr.reference import csv_text, losses
 from rbr.reference.averages import average_tables
 from rbr.reference.binning import binomial_bins, codes_of, describe_bins, distinct_values, regular_bins
 from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
@@ -14,21 +14,29 @@ from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 from rbr.reference.rectangles import cut_grids
 
 __all__ = [
+    "add_field_sizes",
     "average_grids",
     "average_tables",
     "bin_counts",
     "center_tables",
+    "count_line_ends",
     "cross_counts",
     "cut_binomial",
     "cut_grids",
     "cut_regular",
     "encode",
+    "expit",
     "gram",
+    "last_row_end",
+    "levels_at",
     "log_loss_sums",
     "loss_of_rows",
     "matvec",
     "matvec_outputs",
+    "numbers_at",
+    "place_fields",
     "prox_tables",
+    "put_fields",
     "rmatvec",
     "rmatvec_outputs",
     "score",
@@ -38,6 +46,7 @@ __all__ = [
     "sort_rows",
     "squared_distances",
     "transpose",
+    "write_numbers",
 ]
 
 
@@ -381,3 +390,149 @@ def score(
         piece = start + codes_of(x, own_edges)
         rise = np.where(slopes[piece] != 0, slopes[piece] * (x - anchors[piece])[:, None], 0.0)
         out[first:last] += tables[piece] + rise
+
+
+def expit(
+    scores,  # IN  (n_rows,)
+    out,  # OUT (n_rows,)
+    first,
+    last,
+):
+    """out[i] = 1 / (1 + exp(-scores[i])): the probability of the second of two classes."""
+    out[first:last] = 1.0 / (1.0 + np.exp(-scores[first:last]))
+
+
+# Text tables ----------------------------------------------------------------------------------------------
+
+
+def last_row_end(
+    data,  # IN  CSV, uint8
+    separator,  # IN  the byte between two fields
+    out,  # OUT (1,) int64
+    first,
+    last,
+):
+    """out[0] = where the last row ends that has an end of line; an end of line within quotes is none."""
+    for k in range(first, last):
+        ends = [end for _, end in csv_text.rows_of(data.tobytes(), separator) if end is not None]
+        out[k] = max(ends, default=0)
+
+
+def count_line_ends(
+    data,  # IN  CSV, uint8
+    out,  # OUT (1,) int64
+    first,
+    last,
+):
+    """out[0] = how many bytes end a line, also within quotes: there are at most so many rows, and one."""
+    out[first:last] = np.isin(data, list(b"\r\n")).sum()
+
+
+def place_fields(
+    data,  # IN  rows of CSV, uint8
+    separator,  # IN  the byte between two fields
+    slots,  # IN  (n_columns,) int32: the place of each column in `starts`, -1 if it is not needed
+    starts,  # OUT (n_needed, n_rows) int32: where fields start; 0 where a row is too short
+    ends,  # OUT (n_needed, n_rows) int32: where they end
+    n_fields,  # OUT (n_rows,) int32: the fields of each row; 0 after the last row
+    first,
+    last,
+):
+    """Where the fields of the rows first <= i < last lie, without the quotes around them.
+
+    Where that does not give the text, because it holds quotes or goes on after them, the field starts with its quote.
+    """
+    n_fields[first:last] = 0
+    for i, (fields, _) in enumerate(csv_text.rows_of(data.tobytes(), separator)):
+        if first <= i < last:
+            n_fields[i] = len(fields)
+            for j, slot in enumerate(slots):
+                if slot >= 0:
+                    starts[slot, i], ends[slot, i] = fields[j] if j < len(fields) else (0, 0)
+
+
+def numbers_at(
+    data,  # IN  text, uint8
+    starts,  # IN  (n_columns, n_rows) int32
+    ends,  # IN  (n_columns, n_rows) int32
+    point,  # IN  the decimal sign
+    out,  # OUT (n_columns, n_rows), the rows first <= i < last; NaN for no text
+    is_odd,  # OUT (n_columns, n_rows) uint8: whether the text is no plain number; out is NaN then
+    first,
+    last,
+):
+    """out[j, i] = float(the text there): digits with perhaps a sign, a decimal sign and an exponent, in blanks."""
+    for j in range(len(starts)):
+        for i in range(first, last):
+            number = csv_text.number_of(data[starts[j, i] : ends[j, i]].tobytes(), point)
+            out[j, i], is_odd[j, i] = (np.nan, True) if number is None else (number, False)
+
+
+def levels_at(
+    data,  # IN  text, uint8
+    starts,  # IN  (n_columns, n_rows) int32
+    ends,  # IN  (n_columns, n_rows) int32
+    codes,  # OUT (n_columns, n_rows) int64
+    first_rows,  # OUT (n_columns, n_rows) int64: for each distinct text the first row that has it
+    n_levels,  # OUT (n_columns,) int64
+    first,
+    last,
+):
+    """The distinct texts of the columns first <= j < last in the order of their first rows, and which one a row has."""
+    for j in range(first, last):
+        known = {}
+        for i, (start, end) in enumerate(zip(starts[j], ends[j], strict=True)):
+            text = data[start:end].tobytes()
+            if text not in known:
+                first_rows[j, len(known)] = i
+                known[text] = len(known)
+            codes[j, i] = known[text]
+        n_levels[j] = len(known)
+
+
+def write_numbers(
+    values,  # IN  (n_rows,)
+    out,  # OUT (n_rows, NUMBER_WIDTH) uint8
+    n_bytes,  # OUT (n_rows,) int32
+    first,
+    last,
+):
+    """out[i, :n_bytes[i]] = repr(values[i])."""
+    for i in range(first, last):
+        text = repr(float(values[i])).encode()
+        n_bytes[i] = len(text)
+        out[i, : len(text)] = np.frombuffer(text, np.uint8)
+
+
+def add_field_sizes(
+    data,  # IN  text, uint8
+    starts,  # IN  (n_rows,) int32
+    ends,  # IN  (n_rows,) int32
+    is_plain,  # IN  whether no text needs quotes
+    out,  # IN/OUT (n_rows,) int64
+    first,
+    last,
+):
+    """out[i] += the bytes that the text of row i takes in CSV, with what follows it."""
+    for i in range(first, last):
+        text = data[starts[i] : ends[i]].tobytes()
+        out[i] += len(text if is_plain else csv_text.in_csv(text)) + 1
+
+
+def put_fields(
+    data,  # IN  text, uint8
+    starts,  # IN  (n_rows,) int32
+    ends,  # IN  (n_rows,) int32
+    is_plain,  # IN  whether no text needs quotes
+    follower,  # IN  the byte that follows: a comma, or the end of the line
+    places,  # IN/OUT (n_rows,) int64: where the field of each row goes, and then where the next does
+    out,  # OUT the bytes of the rows, uint8
+    first,
+    last,
+):
+    """Writes the text of each row as CSV, in quotes if it needs them."""
+    for i in range(first, last):
+        text = data[starts[i] : ends[i]].tobytes()
+        text = (text if is_plain else csv_text.in_csv(text)) + bytes([follower])
+        out[places[i] : places[i] + len(text)] = np.frombuffer(text, np.uint8)
+        places[i] += len(text)

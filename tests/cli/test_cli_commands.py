@@ -17,7 +17,7 @@ import pytest
 
 import rbr
 from rbr import cli
-from rbr.cli import libraries, tables
+from rbr.cli import tables
 from rbr.cli.compare import differences
 from rbr.cli.console import Console, Status
 
@@ -217,7 +217,8 @@ def test_an_unexpected_error_is_a_bug_and_can_be_traced(inside, capsys, monkeypa
 def test_without_a_library_the_extra_is_named(inside, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    assert rbr_command("predict income.json people.csv") == 1
+    assert rbr_command("predict income.json people.csv --out s.csv") == 0  # which needs neither
+    assert rbr_command("fit people.csv --target income") == 1
     assert 'reading tables needs pyarrow or pandas: pip install "rbr[cli]"' in capsys.readouterr().err
 
 
@@ -306,10 +307,8 @@ def test_several_classes(inside, capsys):
     assert rbr_command("explain m.json parts.csv --rows 2") == 0
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "pandas"])
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_blocks_are_scored_in_order(inside, monkeypatch, library, n_jobs):
-    monkeypatch.setattr(libraries, "library", lambda: library)
+def test_blocks_are_scored_in_order(inside, monkeypatch, n_jobs):
     monkeypatch.setattr(tables, "BYTES_PER_CHUNK", 1000)
     assert rbr_command(f"predict income.json people.csv --id id,age --out s.csv.gz -q --n-jobs {n_jobs}") == 0
     with gzip.open("s.csv.gz", "rt") as file:
@@ -490,7 +489,10 @@ def start(folder, *words, **options):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are those of POSIX")
-def test_ctrl_c_leaves_nothing(inside):
+@pytest.mark.parametrize(
+    ("sent", "code", "told"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
+)
+def test_an_ended_command_leaves_nothing(inside, sent, code, told):
     before = sorted(inside.iterdir())
     process = start(inside, "predict", "income.json", "-", "--out", "s.csv", stdin=subprocess.PIPE)
     header, rows = (inside / "people.csv").read_bytes().split(b"\n", 1)
@@ -501,9 +503,9 @@ def test_ctrl_c_leaves_nothing(inside):
         while sorted(inside.iterdir()) == before and time.monotonic() < deadline:
             time.sleep(0.02)
         assert sorted(inside.iterdir()) != before  # it has begun to write
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert process.stderr.read() == b"rbr predict: interrupted\n"
+        process.send_signal(sent)
+        assert process.wait(60) == code
+        assert process.stderr.read() == b"rbr predict: " + told + b"\n"
     finally:
         process.stdin.close()
         process.stderr.close()

@@ -12,11 +12,12 @@ import pytest
 
 from rbr._files import whole_file
 from rbr.cli import libraries, tables
+from rbr.cli.blocks import Texts, Wanted
 from rbr.cli.columns import as_table
 from rbr.cli.console import Refusal
 from rbr.cli.csv_format import guess_format
 from rbr.cli.outputs import table_writer
-from rbr.cli.tables import TEXT_OF, Wanted, chunks_of_rows, open_source
+from rbr.cli.tables import chunks_of_rows, open_source
 
 TEXT = 'id,size,flag,town,day,code\n1,1.5,true,"Ulm, old",2024-01-31,007\n2,NA,false,Bonn,2024-02-01,008\n3,-2,,?,,9\n'
 
@@ -44,8 +45,11 @@ def blocks_of(source, wanted):
 
 
 def values(block, name):
-    column = block[name] if hasattr(block, "iloc") else block.column(name)
-    return [None if value != value else value for value in getattr(column, "to_pylist", column.tolist)()]
+    return [block.value(name, row) for row in range(len(block))]
+
+
+def texts(block, name):
+    return [block.text(name, row) for row in range(len(block))]
 
 
 def test_columns_get_their_kinds(tmp_path, library):
@@ -139,21 +143,21 @@ def test_parquet(tmp_path):
     assert [own.kind for own in source.whole()] == ["integer", "boolean", "category"]
     (block,) = blocks_of(source, Wanted(("n", "flag"), ("town",), ("n",)))
     assert values(block, "n") == [1.0, None, 3.0] and values(block, "flag") == [1.0, 0.0, None]
-    assert values(block, "town") == ["a", None, "b"] and values(block, TEXT_OF + "n") == [1, None, 3]
+    assert values(block, "town") == ["a", None, "b"] and texts(block, "n") == [1, None, 3]
 
 
-def test_blocks_hold_what_is_wanted(tmp_path, library):
+def test_blocks_hold_what_is_wanted(tmp_path):
     (block,) = blocks_of(source_of(write(tmp_path, TEXT)), Wanted(("size", "flag", "id"), ("town",), ("id", "town")))
     assert values(block, "size") == [1.5, None, -2.0]
     assert values(block, "flag") == [1.0, 0.0, None]
     assert values(block, "town") == ["Ulm, old", "Bonn", None]
     # As they are written, also where the model needs numbers or categories.
-    assert values(block, TEXT_OF + "id") == ["1", "2", "3"]
-    assert values(block, TEXT_OF + "town") == ["Ulm, old", "Bonn", "?"]
+    assert texts(block, "id") == ["1", "2", "3"]
+    assert texts(block, "town") == ["Ulm, old", "Bonn", "?"]
     assert values(block, "id") == [1.0, 2.0, 3.0]
 
 
-def test_a_file_is_cut_into_blocks_at_the_ends_of_rows(tmp_path, library, monkeypatch):
+def test_a_file_is_cut_into_blocks_at_the_ends_of_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "BYTES_PER_CHUNK", 64)
     rows = [f'{k},"line {k}\nof ""two""",x' for k in range(50)]
     source = source_of(write(tmp_path, '"the\nnumber",text,last\n' + "\n".join(rows) + "\n\n\n"))
@@ -166,9 +170,9 @@ def test_a_file_is_cut_into_blocks_at_the_ends_of_rows(tmp_path, library, monkey
 @pytest.mark.parametrize("n_bytes", range(1, 20))
 def test_chunks_are_the_file(n_bytes):
     data = b'1,"a\nb"\n2,c\r\n\n3,"d"'
-    chunks = [bytes(chunk) for chunk in chunks_of_rows(io.BytesIO(data), n_bytes)]
+    chunks = [bytes(chunk) for chunk in chunks_of_rows(io.BufferedReader(io.BytesIO(data)), n_bytes)]
     assert b"".join(chunks).replace(b"\n\n", b"\n") == data.replace(b"\n\n", b"\n")
-    assert all(chunk.endswith(b"\n") and chunk.count(b'"') % 2 == 0 for chunk in chunks[:-1])
+    assert all(chunk.endswith((b"\n", b"\r")) and chunk.count(b'"') % 2 == 0 for chunk in chunks[:-1])
 
 
 @pytest.mark.parametrize(
@@ -189,6 +193,51 @@ def test_a_text_among_numbers_is_named_with_its_row(tmp_path, monkeypatch):
     source = source_of(write(tmp_path, "a,b\n1,2\n3,x\n"))
     with pytest.raises(Refusal, match="column 'b' of table.csv holds 'x' in row 2; numbers are expected there"):
         blocks_of(source, Wanted(("a", "b"), ()))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("1,2\n3\n", "table.csv has 1 value in row 2, and 2 names in its first line"),
+        ("1,2\n\n3,4\n5,6,7\n", "table.csv has 3 values in row 3, and 2 names in its first line"),
+    ],
+)
+def test_a_row_with_other_columns_is_named(tmp_path, lines, message):
+    source = source_of(write(tmp_path, "a,b\n" + lines))
+    with pytest.raises(Refusal, match=message):
+        blocks_of(source, Wanted(("a",), ()))
+
+
+def test_numbers_in_words_and_in_other_forms(tmp_path):
+    given = [
+        "1e400",
+        "TRUE",
+        "False",
+        "inf",
+        "-Infinity",
+        "NaN",
+        '"2.5"',
+        '"3"".5"',
+        " 4 ",
+        "NA",
+        "123456789012345678901",
+    ]
+    told = source_of(write(tmp_path, "a,b\n" + "".join(f"{text},x\n" for text in [*given[:7], *given[8:]])))
+    (block,) = blocks_of(told, Wanted(("a",), ()))
+    assert values(block, "a") == [np.inf, 1.0, 0.0, np.inf, -np.inf, None, 2.5, 4.0, None, 123456789012345678901.0]
+    for text in (given[7], "1_000", "0x10", "1.2.3"):
+        with pytest.raises(Refusal, match="column 'a' of table.csv holds .* in row 2; numbers are expected there"):
+            blocks_of(source_of(write(tmp_path, f"b;a\nx;1\ny;{text}\n")), Wanted(("a",), ()))
+
+
+def test_a_quote_within_a_text_is_a_character(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BYTES_PER_CHUNK", 64)
+    lines = "".join(f'{k},5" pipe\n{k},"a ""b"", c"\n{k},"a" b\n' for k in range(30))
+    blocks = blocks_of(source_of(write(tmp_path, "n,what\n" + lines)), Wanted(("n",), ("what",), ("what",)))
+    assert len(blocks) > 5
+    expected = ['5" pipe', 'a "b", c', "a b"] * 30
+    assert [v for block in blocks for v in values(block, "what")] == expected
+    assert [v for block in blocks for v in texts(block, "what")] == expected
 
 
 def test_columns_that_are_absent_or_there_twice_are_refused(tmp_path):
@@ -231,17 +280,17 @@ def test_an_interrupted_file_leaves_nothing(tmp_path):
     assert path.read_text() == "old" and [own.name for own in tmp_path.iterdir()] == ["out.txt"]
 
 
-def test_csv_is_quoted_where_it_must_be(tmp_path, library):
+def test_csv_is_quoted_where_it_must_be(tmp_path):
     path = tmp_path / "out.csv"
-    with table_writer(str(path), ["name, of", "p"], library) as writer:
-        writer.write(writer.encode({"name, of": ["x"], "p": np.array([0.1])}))
-        writer.write(writer.encode({"name, of": ['a "b", c'], "p": np.array([1 / 3])}))
+    with table_writer(str(path), ["name, of", "p"]) as writer:
+        writer.write(writer.encode({"name, of": Texts.of(["x"]), "p": np.array([0.1])}))
+        writer.write(writer.encode({"name, of": Texts.of(['a "b", c']), "p": np.array([1 / 3])}))
     assert path.read_text() == '"name, of",p\nx,0.1\n"a ""b"", c",0.3333333333333333\n'
 
 
-def test_a_table_that_fails_half_way_is_not_written(tmp_path, library):
+def test_a_table_that_fails_half_way_is_not_written(tmp_path):
     path = tmp_path / "out.csv.gz"
-    with pytest.raises(ValueError, match="half way"), table_writer(str(path), ["p"], library) as writer:
+    with pytest.raises(ValueError, match="half way"), table_writer(str(path), ["p"]) as writer:
         writer.write(writer.encode({"p": np.array([0.1])}))
         raise ValueError("half way")
     assert list(tmp_path.iterdir()) == []

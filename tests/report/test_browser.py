@@ -289,7 +289,7 @@ def edits_of(model, seed=0):
     edits = []
     for _ in range(12):
         term = model.terms[int(rng.integers(len(model.terms)))]
-        n, kind = len(term.pieces), int(rng.integers(3))
+        n, kind = len(term.pieces), int(rng.integers(6))
         if kind == 0:
             piece = "missing" if term.missing_value is not None and rng.random() < 0.3 else int(rng.integers(n))
             value = rng.normal(size=term.n_outputs).round(3).tolist()
@@ -299,6 +299,12 @@ def edits_of(model, seed=0):
             edit = {"edit": "merge", "pieces": [k, k + 1]}
         elif kind == 2 and term.kind == "numeric":
             edit = {"edit": "make_monotone", "increasing": bool(rng.integers(2))}
+        elif kind == 3 and term.kind == "numeric" and n > 1:
+            edit = {"edit": "smooth", "bandwidth": 0.1}
+        elif kind == 4:
+            edit = {"edit": "zero"}
+        elif kind == 5 and len(model.terms) > 2:
+            edit = {"edit": "drop"}
         else:
             continue
         edit["term"] = term.name
@@ -382,6 +388,18 @@ def test_a_person_edits_saves_and_undoes(browser, reports):
     saved = rbr.load(browser.downloaded("model.json"))
     np.testing.assert_allclose(saved.predict(rows), shown, rtol=0, atol=1e-9)
     assert saved.metadata["edits"] == expected.metadata["edits"] and len(saved.metadata["edits"]) == 3
+    for label, edited in {
+        "Smooth": expected.smooth("age", 0.05),
+        "Set to zero": expected.zero("age"),
+        "Drop the term": expected.drop("age"),
+    }.items():
+        press(driver, label)
+        press(driver, "Save the model")
+        saved = rbr.load(browser.downloaded("model.json"))
+        assert saved.metadata["edits"] == edited.metadata["edits"]
+        assert [term.name for term in saved.terms] == [term.name for term in edited.terms]
+        np.testing.assert_allclose(saved.predict(rows), edited.predict(rows), rtol=0, atol=1e-9)
+        press(driver, "Undo the last")
     press(driver, "Undo the last")
     press(driver, "Save the model")
     saved = rbr.load(browser.downloaded("model.json"))
@@ -427,6 +445,23 @@ def test_rows_of_a_csv_file_are_scored(browser, reports, tmp_path):
     assert browser.run("return rbr.state.sample.rows[0][2]") == told
     shown = browser.run("return rbr.state.sample.rows.map((row) => rbr.scoresOf(rbr.state.model, row)[0])")
     np.testing.assert_allclose(shown, model.decision_function(rows), rtol=0, atol=1e-9)
+    rows["exposed"], rows["times"] = np.linspace(-1, 1, 30), np.arange(30) % 3
+    rows.to_csv(tmp_path / "more.csv", index=False)
+    browser.driver.find_element("id", "file").send_keys(str(tmp_path / "more.csv"))
+    for label, column in (("Offsets", "exposed"), ("Weights", "times")):
+        choose = f"//*[@id='edit']//label[contains(., '{label}')]//select"
+        browser.driver.find_element("xpath", choose).send_keys(column)
+    assert message.text == "Read 30 rows of more.csv."
+    shown = browser.run(
+        """const { model, sample } = rbr.state;
+        return sample.rows.map((row, i) => rbr.scoresOf(model, row, sample.offset[i])[0])"""
+    )
+    np.testing.assert_allclose(shown, model.decision_function(rows, offset=rows["exposed"]), rtol=0, atol=1e-9)
+    assert browser.run("return rbr.state.sample.weight") == rows["times"].tolist()
+    browser.driver.find_element("xpath", choose).send_keys("exposed")
+    told = "column exposed of more.csv holds -1.0 in row 1; weights must be finite and not negative"
+    assert message.text == told and browser.run("return rbr.state.sample.weight") == rows["times"].tolist()
+    assert browser.driver.find_element("xpath", f"{choose}/option[. = 'times']").is_selected()
     rows.drop(columns="age").to_csv(tmp_path / "other.csv", index=False)
     browser.driver.find_element("id", "file").send_keys(str(tmp_path / "other.csv"))
     assert message.text == "other.csv has no column age"

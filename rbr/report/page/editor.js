@@ -41,7 +41,7 @@ function editorSection(state) {
   state.apply = apply;
   const drop = fileDrop(state, say, fresh);
   const node = section("edit", "Edit",
-    h("p", {}, "Set a piece by number, merge pieces, or make a term monotone. Nothing leaves this page; the edited model is saved as a file, which rbr.load reads, with the list of edits."),
+    h("p", {}, "Set a piece by number, merge pieces, make a term monotone or smooth, or take it out. Nothing leaves this page; the edited model is saved as a file, which rbr.load reads, with the list of edits."),
     message, h("div", { class: "tools" }, chooser), h("div", { class: "split wide" }, holder, h("div", {}, list, effect, drop)));
   fresh();
   return node;
@@ -62,6 +62,9 @@ function editText(edit, state) {
   if (edit.edit === "set_piece") return `${oneLine(edit.term)}: ${edit.piece === "missing" ? "missing" : `piece ${edit.piece}`}${piece} set to ${[edit.value].flat().map((v) => general(v, 4)).join(", ")}`;
   if (edit.edit === "merge") return `${oneLine(edit.term)}: pieces ${edit.pieces.join(", ")} merged`;
   if (edit.edit === "make_monotone") return `${oneLine(edit.term)}: made ${edit.increasing ? "increasing" : "decreasing"}`;
+  if (edit.edit === "smooth") return `${oneLine(edit.term)}: smoothed over ${general(100 * edit.bandwidth, 3)}% of the rows`;
+  if (edit.edit === "zero") return `${oneLine(edit.term)}: set to zero`;
+  if (edit.edit === "drop") return `${oneLine(edit.term)}: dropped`;
   return `${edit.edit}${edit.term ? ` of ${oneLine(edit.term)}` : ""}`;
 }
 
@@ -85,11 +88,16 @@ function editTerm(state, apply, say) {
   };
   const rows = piecesOf(term).map((own, p) => rowOf(p, own, own.value));
   if (term.missing) rows.push(rowOf("missing", { ...facts(term, [term.values.length]), text: "missing" }, term.missing));
+  if (term.isDropped) return [h("p", { class: "note" }, `${oneLine(name)} is dropped: the saved model does not have it.`)];
+  const simple = (edit, label) => h("button", { type: "button", onclick: () => apply({ edit, term: name }) }, label);
+  const width = h("input", { type: "text", inputmode: "decimal", value: "5", size: "3", "aria-label": "Width of smoothing, in % of the rows" });
+  const smoothing = () => h("span", {}, h("button", { type: "button", onclick: () => apply({ edit: "smooth", term: name, bandwidth: NUMBER.test(width.value.trim()) ? Number(width.value) / 100 : NaN }) }, "Smooth"), " over ", width, " % of the rows");
   const monotone = (increasing, label) => h("button", { type: "button", onclick: () => apply({ edit: "make_monotone", term: name, increasing }) }, label);
   return [
     termPicture(state, state.editTerm),
     h("p", { class: "tools" }, h("button", { type: "button", onclick: () => apply({ edit: "merge", term: name, pieces: [...chosen].sort((a, b) => a - b) }) }, "Merge the chosen pieces"),
-      term.kind === "numeric" ? [monotone(true, "Make increasing"), monotone(false, "Make decreasing")] : null),
+      term.kind === "numeric" ? [monotone(true, "Make increasing"), monotone(false, "Make decreasing"), smoothing()] : null,
+      simple("zero", "Set to zero"), simple("drop", "Drop the term")),
     h("div", { class: "scroll pieces", tabindex: "0", role: "region", "aria-label": `The pieces of ${name}` },
       h("table", {}, h("caption", {}, "A changed number is taken when you leave its field. A line becomes a constant."), h("thead", {}, h("tr", {}, heads.map((head, k) => h("th", { scope: "col", class: k > 1 ? "number" : null }, head)))), h("tbody", {}, rows))),
   ];
@@ -170,21 +178,37 @@ function lossOf(state, scores) {
 }
 
 function fileDrop(state, say, fresh) {
+  let dropped = null;
+  let accepted = {};
   const take = async (file) => {
+    dropped = { text: await file.text(), name: file.name };
+    beside.replaceChildren();
+    read({});
+  };
+  const read = (chosen) => {
     try {
-      state.sample = readCsv(await file.text(), file.name, state.columns, state.texts, state.model.content.target);
+      state.sample = readCsv(dropped.text, dropped.name, state.columns, state.texts, state.model.content.target, chosen);
+      askForBeside((accepted = chosen));
       state.sample.rows.forEach((row) => contributions(state.model, row)); // an ambiguous level is refused here
       state.chosen = 0;
       chooseRow(state);
       state.refillWhatif();
       fresh();
-      say(`Read ${counted(state.sample.rows.length, "row")} of ${file.name}.`);
+      say(`Read ${counted(state.sample.rows.length, "row")} of ${dropped.name}.`);
     } catch (error) {
+      if (beside.childNodes.length) askForBeside(accepted); // what was refused is not chosen
       say(error.message, true);
     }
   };
+  // Which columns of the file are weights and, where there is one score, offsets.
+  const beside = h("p", { class: "tools" });
+  const askForBeside = (chosen) => {
+    const { names } = state.sample;
+    const chooser = (label, what) => select(label, ["none", ...names.map(oneLine)], names.indexOf(chosen[what]) + 1, (k) => read({ ...chosen, [what]: names[k - 1] }));
+    beside.replaceChildren(chooser("Weights", "weight"), ...(state.model.intercept.length === 1 ? [chooser("Offsets", "offset")] : []));
+  };
   const box = h("input", { type: "file", accept: ".csv,text/csv", id: "file", onchange: () => box.files.length && take(box.files[0]) });
-  const node = h("div", { class: "drop" }, h("label", { for: "file" }, "Rows from a CSV file: drop it here, or choose it"), box);
+  const node = h("div", { class: "drop" }, h("label", { for: "file" }, "Rows from a CSV file: drop it here, or choose it"), box, beside);
   const mark = (event, isOver) => {
     event.preventDefault();
     node.classList.toggle("over", isOver);

@@ -87,22 +87,60 @@ function makeMonotone(term, { increasing }) {
   const hasSlopes = term.slopes.flat().some((slope) => slope !== 0);
   if (values.every((_, k) => isSame(k)) && (!hasSlopes || endsRise)) return term;
   const slopes = term.slopes.map((own) => own.map(() => 0));
+  return changedTerm(term, { values, labels: relabelled(term, values), slopes, bounds: boundsOf(term, slopes), grouped: false });
+}
+
+// Labels of new values: lines whose values did not change stay lines, elsewhere runs of equal values are pieces.
+function relabelled(term, values) {
+  const isSame = (k) => compareLists(values[k], term.values[k]) === 0;
   const keys = values.map((own, k) => (term.labels[k] % 2 && isSame(k) ? { line: term.labels[k] } : { own }));
   const sameKey = (a, b) =>
     a.line !== undefined || b.line !== undefined ? a.line === b.line : compareLists(a.own, b.own) === 0;
   let piece = -1;
-  const labels = keys.map((key, k) => {
+  return keys.map((key, k) => {
     piece += k === 0 || !sameKey(key, keys[k - 1]) ? 1 : 0;
     return 2 * piece + (key.line === undefined ? 0 : 1);
   });
-  return changedTerm(term, { values, labels, slopes, bounds: boundsOf(term, slopes), grouped: false });
 }
 
-const EDITS = { set_piece: setPiece, merge: mergePieces, make_monotone: makeMonotone };
+function smooth(term, { bandwidth }) {
+  if (!(bandwidth > 0 && bandwidth < Infinity)) throw new Error("the width must be a positive number");
+  if (term.kind !== "numeric") throw new Error("only numeric terms of one column can be smoothed");
+  const weights = term.values.map((_, k) => weightOf(term, k));
+  const total = sum(weights);
+  let before = 0;
+  const ranks = weights.map((weight) => ((before += weight) - 0.5 * weight) / total);
+  const columns = term.values[0].map((_, c) => {
+    const column = term.values.map((own) => own[c]);
+    const means = ranks.map((rank) => {
+      const near = ranks.map((other, k) => weights[k] * Math.exp(-0.5 * ((rank - other) / bandwidth) ** 2));
+      return sum(near.map((weight, k) => weight * column[k])) / sum(near);
+    });
+    const shift = sum(weights.map((weight, k) => weight * (column[k] - means[k]))) / total;
+    return means.map((own) => own + shift);
+  });
+  const values = term.values.map((_, k) => columns.map((column) => column[k]));
+  const slopes = term.slopes.map((own, k) => own.map((slope, c) => (values[k][c] === term.values[k][c] ? slope : 0)));
+  return changedTerm(term, { values, labels: relabelled(term, values), slopes, bounds: boundsOf(term, slopes), grouped: false });
+}
+
+function zero(term) {
+  const nothing = term.values[0].map(() => 0);
+  const changes = { values: term.values.map(() => nothing), labels: term.labels.map(() => 0) };
+  if (term.kind === "pair") return changedTerm(term, changes);
+  const slopes = changes.values;
+  return changedTerm(term, { ...changes, slopes, bounds: boundsOf(term, slopes), missing: term.missing && nothing });
+}
+
+// A term that is dropped stays in its place, where it adds nothing, until the file is written without it.
+const drop = (term) => ({ ...zero(term), isDropped: true });
+
+const EDITS = { set_piece: setPiece, merge: mergePieces, smooth, make_monotone: makeMonotone, zero, drop };
 
 // The model after one edit; the same model if the edit changes nothing.
 function edited(model, edit) {
   const t = model.terms.findIndex((term) => term.name === edit.term);
+  if (model.terms[t].isDropped) throw new Error("this term is dropped; undo that first");
   const term = EDITS[edit.edit](model.terms[t], edit);
   if (term === model.terms[t]) return model;
   return { ...model, terms: model.terms.map((own, k) => (k === t ? term : own)) };
@@ -149,7 +187,7 @@ function fileContent(model, raw, edits) {
     ...model.content,
     classes: new Raw(raw.classes),
     metadata: Object.fromEntries(noted),
-    terms: model.terms.map((term, t) => termOut(term, raw.terms[t], edits.length > 0)),
+    terms: model.terms.map((term, t) => (term.isDropped ? [] : [termOut(term, raw.terms[t], edits.length > 0)])).flat(),
   };
   content.loss = new Raw(raw.loss);
   if (edits.length) content.training_loss = "NaN";

@@ -88,8 +88,9 @@ function csvNumber(text, name) {
   return Number(own);
 }
 
-// The rows of a CSV file, with the target if the file has a column of its name.
-function readCsv(text, name, columns, texts, target) {
+// The rows of a CSV file, with the target if the file has a column of its name, and with the columns of weights and of
+// offsets that the user names.
+function readCsv(text, name, columns, texts, target, { weight, offset } = {}) {
   const [head, ...lines] = parseCsv(text);
   const place = new Map((head || []).map((own, k) => [own, k]));
   for (const column of columns) if (!place.has(column.name)) fail(`${name} has no column ${column.name}`);
@@ -102,7 +103,17 @@ function readCsv(text, name, columns, texts, target) {
     return row;
   });
   if (!rows.length) fail(`${name} has no rows`);
-  return { rows, index: rows.map((_, i) => i), n_given: rows.length, name, y: csvTarget(lines, place.get(target), texts), offset: null };
+  const beside = (own, what, isAllowed) => (own === undefined ? null : lines.map((line, i) => {
+    const value = csvNumber(line[place.get(own)] ?? "", own);
+    return isAllowed(value) ? value : fail(`column ${own} of ${name} holds ${line[place.get(own)]} in row ${i + 1}; ${what}`);
+  }));
+  const weights = beside(weight, "weights must be finite and not negative", (value) => value >= 0 && value < Infinity);
+  if (weights && !sum(weights)) fail(`column ${weight} of ${name} holds no weight above 0`);
+  const offsets = beside(offset, "offsets must be finite", Number.isFinite);
+  return {
+    rows, index: rows.map((_, i) => i), n_given: rows.length, name, names: head, weight: weights,
+    y: csvTarget(lines, place.get(target), texts), offset: offsets && offsets.map((value) => [value]),
+  };
 }
 
 // Classes by their positions; null if the file does not have the target, or has it otherwise.
