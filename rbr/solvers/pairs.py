@@ -78,6 +78,8 @@ class GridAveraging(Averaging):
     def __post_init__(self):
         super().__post_init__()
         self.posterior.rows[:] = JUDGED_PRIOR_ROWS
+        # Pairs that are used whatever their evidence need none, and have it for one output after the other.
+        self.posterior.evidence[self.bound.forced] = 0.0
 
     def price_beside(self, n_used: np.ndarray) -> np.ndarray:
         return price_of_pair(self.n_candidates, n_used, self.has_bounded_rows, self.objective.options)
@@ -226,7 +228,7 @@ class PairSearch:
         """
         gains, errors = held_out_gains(fit, lambda inside: self._on_bag(inside, fit))
         options, in_all = self.objective.options, gains * self.objective.n_total / fit.dispersion
-        is_noise = (gains <= options.proven_gain * errors) | (in_all <= options.least_gain_of_pairs)
+        is_noise = (gains <= options.proven_gain * errors) | (in_all <= self._least_gain)
         is_kept = ~is_noise | self._is_forced(fit.pairs)
         fit = replace(fit, gain=gains)
         if is_kept.all():
@@ -234,6 +236,20 @@ class PairSearch:
         if not is_kept.any():
             return None
         return self._only(self.objective.shifted_by(mains), fit, np.flatnonzero(is_kept))
+
+    @property
+    def _least_gain(self) -> float:
+        """What a pair must gain on all rows, in units of log-likelihood.
+
+        The best of many candidates gains about the log of their number by chance, and the mains and the search have
+        seen the rows outside bags too. To keep a pair wrongly costs some units in all, which is much for each row only
+        where rows are few; on many rows weak pairs together predict better.
+        """
+        options, loss, n = self.objective.options, self.objective.loss, self.objective.n_total
+        if loss.has_known_dispersion:  # rows of rare classes say little
+            n *= min(self.objective.constant_curvature / (loss.curvature_bound() or 1.0), 1.0)
+        of_best = options.gain_per_log_candidates * np.log(max(len(self.spec.candidates), 1))
+        return max(options.least_gain_of_pairs, of_best * min(options.few_rows_of_pairs / n, 1.0))
 
     def _on_bag(self, inside: Objective, fit: PairFit) -> Point:
         bound = Constraints(shape="free").bind_to(inside.tables, inside.n_total)
