@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import make_target, objective_of
+from problems import make_target, objective_of, split_in_three_blocks
 
 import rbr
 from rbr import reference
@@ -98,6 +98,19 @@ def test_a_surface_ends_where_loss_ridge_and_roughness_balance(loss, n_rows):
         slope = (B.weights[table] * gradient[table].T).T + pull
         np.testing.assert_allclose(slope, 0.0, atol=2e-6)
     assert found.history[-1].objective == pytest.approx(point.loss + penalty(found.f, bound, 0.01))
+
+
+@pytest.mark.parametrize("shape", ["rectangles", "surface"])
+def test_rows_in_three_blocks_have_the_same_fit(shape):
+    B = make_pairs(n_rows=600)
+    y = target("log_loss", B, strength=2.0)
+    whole, limits = objective_of(B, y, "log_loss"), constraints(shape, max_pairs=2)
+    # A pair holds the tables of its columns, so without a ridge penalty many fits are the best.
+    fits = [rbr.solve(objective=own, constraints=limits, alpha=0.01) for own in (split_in_three_blocks(whole), whole)]
+    found, expected = fits
+    np.testing.assert_array_equal(found.support, expected.support)
+    np.testing.assert_allclose(found.f, expected.f, atol=1e-6)
+    assert (found.support >= 4).sum() == 2
 
 
 def test_a_rougher_surface_comes_from_a_lower_smoothness():
