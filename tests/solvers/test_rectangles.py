@@ -1,6 +1,6 @@
 """Grids cut into few rectangles best first, against the best rectangles.
 
-That these are the best of all is tested in tests/constraints/test_grids.py.
+That these are the best of all is tested in tests/constraints/test_projections_of_grids.py.
 """
 
 import itertools
