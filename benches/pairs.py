@@ -1,6 +1,6 @@
 """Pairs: rbr with `interactions="auto"` beside its own mains and beside an Explainable Boosting Machine with pairs.
 
-    python benches/pairs.py --data FOLDER [--half report] [--splits 5] [--only abalone hr ...] [--cache FILE]
+    python benches/pairs.py --data FOLDER [--half report] [--splits 5] [--first-seed 0] [--only hr ...] [--cache FILE]
 
 Tables, splits and scores are those of `benches/tables.py`, and two made ones: `friedman1` (5,000 rows, noise 1) and
 `friedman3` (5,000 rows, noise 0.1). EBM has four outer bags and its default number of pairs; its results are kept in
@@ -72,6 +72,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--half", choices=("choose", "report", "all"), default="report")
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--contenders", nargs="*", default=list(CONTENDERS), choices=list(CONTENDERS))
     parser.add_argument("--cache", type=Path)
@@ -87,7 +88,7 @@ def main() -> None:
         found = {
             who: [
                 results.get(who, entry, table, seed, CONTENDERS[who], keep=who == "ebm_pairs")
-                for seed in range(options.splits)
+                for seed in range(options.first_seed, options.first_seed + options.splits)
             ]
             for who in options.contenders
         }

@@ -89,3 +89,26 @@ def check_offsets(offsets, n_coef: int | None = None) -> np.ndarray:
     if n_coef is not None and offsets[-1] != n_coef:
         raise ValueError(f"offsets end at {offsets[-1]}, but there are {n_coef} table entries; they must agree")
     return offsets
+
+
+def check_grids(grids, n_bins: np.ndarray) -> np.ndarray | None:
+    """Grids as int64; a ValueError names a feature whose bins are not those of its grid."""
+    if grids is None:
+        return None
+    given = np.asarray(grids)
+    if given.shape != (len(n_bins), 6) or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"grids has shape {given.shape} and dtype {given.dtype}; it must hold six integers for each of the "
+            f"{len(n_bins)} features"
+        )
+    grids = np.array(given, dtype=np.int64, order="C")
+    is_grid = grids.any(axis=1)
+    cells = (grids[:, 0] + grids[:, 2]) * (grids[:, 1] + grids[:, 3])
+    is_right = (grids[:, :2] >= 1).all(axis=1) & np.isin(grids[:, 2:], (0, 1)).all(axis=1) & (cells == n_bins)
+    if (is_grid & ~is_right).any():
+        j = int(np.flatnonzero(is_grid & ~is_right)[0])
+        raise ValueError(
+            f"the grid of feature {j} is {grids[j].tolist()}; it must be two numbers of bins and four of 0 or 1, and "
+            f"have the {n_bins[j]} bins of the feature"
+        )
+    return grids

@@ -43,7 +43,33 @@ def cut_grids_cases(draw):
     args = offsets, sides, np.ascontiguousarray(values), weights, limits, prices
     for array in args:
         array.setflags(write=False)
-    return Case(args, [np.zeros(offsets[-1], dtype=np.int32)], n)
+    most_exact = draw(st.sampled_from([0, 4, 6]))
+    return Case((*args, most_exact), [np.zeros(offsets[-1], dtype=np.int32)], n)
 
 
-CASES = {"average_grids": average_grids_cases(), "cut_grids": cut_grids_cases()}
+def assert_surfaces_near(actual_outs, expected_outs):
+    """To the rounding of a system whose pulls from the neighbours may be a million times those of the values."""
+    (actual,), (expected,) = actual_outs, expected_outs
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-9 * np.abs(expected).max(initial=0.0))
+
+
+@st.composite
+def smooth_grids_cases(draw):
+    sides = np.array(draw(st.lists(SIDES, max_size=3)), dtype=np.int64).reshape(-1, 6)
+    n, sizes = len(sides), (sides[:, 0] + sides[:, 2]) * (sides[:, 1] + sides[:, 3])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    weights = rng.choice([0.0, 1.0, 10.0, 1e-3], offsets[-1]) * rng.uniform(0.5, 2.0, offsets[-1])
+    values = rng.normal(size=offsets[-1]) * draw(st.sampled_from([0.0, 1.0, 1e6]))
+    strengths = rng.choice([0.0, 1e-3, 1.0, 1e3], n) if n else np.zeros(0)
+    args = offsets, sides, values, weights, strengths
+    for array in args:
+        array.setflags(write=False)
+    return Case(args, [np.zeros(offsets[-1])], n, assert_surfaces_near)
+
+
+CASES = {
+    "average_grids": average_grids_cases(),
+    "cut_grids": cut_grids_cases(),
+    "smooth_grids": smooth_grids_cases(),
+}

@@ -30,6 +30,7 @@ from rbr._fast._model import expit, score
 from rbr._fast._outputs import matvec_outputs, rmatvec_outputs
 from rbr._fast._projections import center_tables, prox_tables
 from rbr._fast._rectangles import cut_grids
+from rbr._fast._surfaces import smooth_grids
 
 __all__ = [
     "add_field_sizes",
@@ -58,6 +59,7 @@ __all__ = [
     "rmatvec",
     "rmatvec_outputs",
     "score",
+    "smooth_grids",
     "softmax_hessian_times",
     "softmax_of_rows",
     "softmax_sums",

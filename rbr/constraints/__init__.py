@@ -6,6 +6,7 @@ design (one shape, one limit, one position per bin) and a solver then calls `Bou
 
 from rbr.constraints.bound import DEFAULT_MAX_SEGMENTS, BoundConstraints
 from rbr.constraints.constraints import DEFAULT_JUMP_COST, SEGMENTATIONS, Constraints
+from rbr.constraints.grids import MOST_EXACT, cut_into_rectangles
 from rbr.constraints.positions import POSITIONS, bin_positions
 from rbr.constraints.search import SCREENING_PRICE_FACTOR, Prox, Unread
 
@@ -13,6 +14,7 @@ __all__ = [
     "SCREENING_PRICE_FACTOR",
     "DEFAULT_JUMP_COST",
     "DEFAULT_MAX_SEGMENTS",
+    "MOST_EXACT",
     "POSITIONS",
     "SEGMENTATIONS",
     "BoundConstraints",
@@ -20,4 +22,5 @@ __all__ = [
     "Prox",
     "Unread",
     "bin_positions",
+    "cut_into_rectangles",
 ]

@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike
 
 from rbr._checks import check_vector
 from rbr._ragged import bins_of
+from rbr.constraints.grids import MOST_EXACT
 from rbr.constraints.search import FIRST_READ, Prox, Reader, Search, Unread, largest_positive
-from rbr.shapes import ShapeSpec, flags, level_codes, shape_names, spec_at
+from rbr.shapes import Grid, ShapeSpec, flags, level_codes, pull_of_roughness, shape_names, spec_at
+from rbr.shapes.spec import Search as SearchFunction
 
 # The price of pieces decides how many there are; the limit is for tables of much structure, which 32 pieces cut short.
 DEFAULT_MAX_SEGMENTS = 128
@@ -36,6 +38,11 @@ class BoundConstraints:
     excluded: np.ndarray
     forced: np.ndarray
     position: str = "rank"
+    # The sides of the grids of two columns, and what their limit, apart from that on other tables, and roughness are.
+    grids: np.ndarray | None = None
+    max_pairs: int | None = None
+    has_one_limit: bool = False
+    smoothness: float = 0.0
 
     @property
     def n_features(self) -> int:
@@ -50,6 +57,25 @@ class BoundConstraints:
         """b_j, the bins that pieces are made of: all but the missing one."""
         return self.n_bins - self.missing
 
+    @cached_property
+    def is_pair(self) -> np.ndarray:
+        """Whether a table is a grid of two columns."""
+        return np.zeros(self.n_features, dtype=bool) if self.grids is None else (self.grids != 0).any(axis=1)
+
+    def grid(self, j: int) -> Grid:
+        """The grid of table j."""
+        assert self.grids is not None  # `Constraints.bind` has checked it
+        n_a, n_b, more_a, more_b, levels_a, levels_b = self.grids[j].tolist()
+        return Grid(n_a, n_b, more_a, more_b, levels_a, levels_b, self.smoothness)
+
+    @cached_property
+    def searches(self) -> dict[str | SearchFunction, list[int]]:
+        """The numbers of the shapes in use, by what searches them."""
+        found: dict[str | SearchFunction, list[int]] = {}
+        for number in np.unique(self.shapes).tolist():
+            found.setdefault(spec_at(number).search, []).append(number)
+        return found
+
     def spec(self, j: int) -> ShapeSpec:
         """The shape of table j."""
         return spec_at(int(self.shapes[j]))
@@ -60,9 +86,15 @@ class BoundConstraints:
 
     @cached_property
     def has_exact_search(self) -> np.ndarray:
-        """Whether the best table of each feature is found: not by merging, nor by sorting or pooling with a minimum."""
+        """Whether the best table of each feature is found, and is a projection: surfaces are none.
+
+        Not by merging, nor by sorting or pooling with a minimum, nor on grids that are too large.
+        """
         is_reordered = self.flags("is_grouped") | (self.flags("monotone") != 0)
-        return ~(is_reordered & (self.least_shares > 0)) & (not self.greedy)
+        is_exact = ~(is_reordered & (self.least_shares > 0)) & (not self.greedy) & ~self.flags("is_smooth")
+        if self.grids is not None:
+            is_exact &= ~(self.flags("on_grid") & (self.grids[:, :2].max(axis=1) > MOST_EXACT))
+        return is_exact
 
     @cached_property
     def level_codes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -79,14 +111,44 @@ class BoundConstraints:
         codes = np.empty(self.n_features)
         for number in np.unique(self.shapes):
             own = self.shapes == number
-            codes[own] = spec_at(number).cheapest_code(self.n_ordered[own], self.limits[own])
+            spec = spec_at(number)
+            sizes = [self.grid(j) for j in np.flatnonzero(own).tolist()] if spec.on_grid else self.n_ordered[own]
+            codes[own] = spec.cheapest_code(sizes, self.limits[own])
         # One constant piece beside a missing bin is a table of code 1; lines and free tables still pay their own code.
         alone = ~self.flags("is_never_flat")
         return np.where(self.missing & alone, 1.0, codes + self.missing)
 
-    def with_max_features(self, max_features: int | None) -> BoundConstraints:
-        """The same tables under another s_G."""
-        return replace(self, max_features=max_features)
+    @cached_property
+    def limits_of_kinds(self) -> list[tuple[np.ndarray, int | None]]:
+        """(tables, the most of them that are used): each kind has a limit."""
+        everything = np.arange(self.n_features)
+        if self.has_one_limit or not self.is_pair.any():
+            return [(everything, self.max_features)]
+        return [(everything[~self.is_pair], self.max_features), (everything[self.is_pair], self.max_pairs)]
+
+    def is_full(self, support: np.ndarray) -> np.ndarray:
+        """For each table, whether no other one of its kind may be used beside the support."""
+        full = np.zeros(self.n_features, dtype=bool)
+        for tables, limit in self.limits_of_kinds:
+            full[tables] = limit is not None and np.isin(support, tables).sum() >= limit
+        return full
+
+    def is_limited_more_than(self, other: BoundConstraints) -> bool:
+        """Whether it differs in how many tables may be used."""
+        return (self.max_features, self.max_pairs) != (other.max_features, other.max_pairs)
+
+    def without_limits_on_tables(self) -> BoundConstraints:
+        """The same tables, all of which may be used."""
+        return replace(self, max_features=None, max_pairs=None)
+
+    def of_best(self) -> BoundConstraints:
+        """The same tables, of which only one may be used, whatever its kind."""
+        return replace(self, max_features=1, has_one_limit=True)
+
+    def of_at_most(self, n_tables: int) -> BoundConstraints:
+        """The same tables, of which at most this many of each kind may be used."""
+        features, pairs = (n_tables if n is None else min(n, n_tables) for n in (self.max_features, self.max_pairs))
+        return replace(self, max_features=features, max_pairs=pairs)
 
     def with_jump_cost(self, jump_cost: float) -> BoundConstraints:
         """The same tables under another kappa."""
@@ -105,7 +167,9 @@ class BoundConstraints:
     def without_limits(self, jump_cost: float) -> BoundConstraints:
         """The same tables under the default limit on pieces, no other limit, and another jump cost."""
         limits = np.full_like(self.limits, DEFAULT_MAX_SEGMENTS)
-        without = replace(self, max_features=None, limits=limits, least_shares=np.zeros_like(self.least_shares))
+        without = replace(
+            self, max_features=None, max_pairs=None, limits=limits, least_shares=np.zeros_like(self.least_shares)
+        )
         return without.with_jump_cost(jump_cost)
 
     def as_steps(self, tables: np.ndarray, most: np.ndarray) -> BoundConstraints:
@@ -125,12 +189,38 @@ class BoundConstraints:
     def degrees_of_freedom(self, labels: np.ndarray, support: np.ndarray) -> float:
         """The free parameters of the used tables: pieces, slopes and missing bins, less one per table for its mean."""
         by_class = labels[:, None] if labels.ndim == 1 else labels
-        total = 0
+        total = 0.0
         for j in support:
+            if self.spec(j).is_smooth:
+                used = (by_class[self.offsets[j] : self.offsets[j + 1]] >= 0).any(axis=0)
+                total += self.cheapest_codes[j] * int(used.sum())
+                continue
             for one in by_class[self.offsets[j] : self.offsets[j + 1]].T:
                 pieces = np.unique(one[one >= 0])
                 total += len(pieces) + int((pieces % 2).sum()) - (len(pieces) > 0)
         return float(total)
+
+    def roughness(self, f: np.ndarray) -> float:
+        """smoothness / 2 * the roughness of the surfaces, of all classes."""
+        if "smooth_grids" not in self.searches or self.smoothness == 0:
+            return 0.0
+        total = 0.0
+        for j in np.flatnonzero(self.flags("is_smooth")).tolist():
+            table = f[self.offsets[j] : self.offsets[j + 1]]
+            total += float((table * pull_of_roughness(table, self.grid(j))).sum())
+        return 0.5 * self.smoothness * total
+
+    def roughness_within(self, j: int, basis: np.ndarray) -> np.ndarray:
+        """The second derivative of the roughness of table j in the coordinates of a basis."""
+        return self.smoothness * basis.T @ pull_of_roughness(basis, self.grid(j))
+
+    def check_grids(self) -> None:
+        """Raise a ValueError if a shape of grids is that of a table which is none."""
+        for j in np.flatnonzero(self.flags("on_grid") & ~self.is_pair).tolist():
+            raise ValueError(
+                f'shape of feature {j} is "{self.spec(j).name}", which is for grids of two columns; the feature must '
+                "have a row in grids (rbr.data.grids.with_pairs)"
+            )
 
     def check_frequency(self) -> None:
         """Raise a ValueError if ordered bins differ in weight but the shape, like `frequency`, needs equal ones."""
@@ -142,18 +232,25 @@ class BoundConstraints:
                     f'{w.max():.6g}; they must be equal (weights="uniform")'
                 )
 
-    def prices(self, step: float, scale: float) -> tuple[float, float]:
-        """What a unit of code and the entry of a feature cost at a step: mu lambda kappa and mu lambda 2 log(1 + p)."""
+    @cached_property
+    def entry_codes(self) -> np.ndarray:
+        """2 log(1 + p) for each table, p the number of tables of its kind."""
+        n_pairs = int(self.is_pair.sum())
+        return 2 * np.log1p(np.where(self.is_pair, n_pairs, self.n_features - n_pairs))
+
+    def prices(self, step: float, scale: float) -> tuple[float, np.ndarray]:
+        """What a unit of code and the entry of each table cost at a step: mu lambda kappa, mu lambda 2 log(1 + p)."""
         if self.jump_cost == 0:
-            return 0.0, 0.0
-        return step * scale * self.jump_cost, step * scale * 2 * np.log1p(self.n_features)
+            return 0.0, np.zeros(self.n_features)
+        return step * scale * self.jump_cost, step * scale * self.entry_codes
 
     def code_length(self, j: int, labels: np.ndarray) -> float:
         """code_j of a non-zero table with the given pieces (its labels, one class)."""
         ordered = np.unique(labels[: self.n_ordered[j]])
         ordered = ordered[ordered >= 0]
         n_pieces, n_lines = len(ordered), int((ordered % 2).sum())
-        code = self.spec(j).code_length(n_pieces, n_lines, int(self.n_ordered[j]))
+        spec = self.spec(j)
+        code = spec.code_length(n_pieces, n_lines, self.grid(j) if spec.on_grid else int(self.n_ordered[j]))
         return code + float(self.missing[j])
 
     def cost(self, labels: np.ndarray, support: np.ndarray, scale: float) -> float:
@@ -162,7 +259,7 @@ class BoundConstraints:
         if price == 0:
             return 0.0
         by_class = labels[:, None] if labels.ndim == 1 else labels
-        total = entry * int((~self.forced[support]).sum())
+        total = float(entry[support][~self.forced[support]].sum())
         for j in support:
             table = by_class[self.offsets[j] : self.offsets[j + 1]].T
             total += price * sum(self.code_length(j, one) for one in table if (one >= 0).any())
@@ -202,10 +299,12 @@ class BoundConstraints:
         shrink = 1.0 / (1.0 + step * alpha)
         size = max(stacks.max(initial=0.0), -stacks.min(initial=0.0)) * shrink
         unit = float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1], -1000, 1000)))) if size else 1.0
-        price, entry = (min(cost / unit / unit, 1e300) for cost in self.prices(step * shrink, scale))
+        price, entry = self.prices(step * shrink, scale)
         scaled = stacks * (shrink / unit)
         reader = None if unread is None else Reader(unread, scaled, shrink, unit)
-        result = self._prox_scaled(scaled, price, entry, n_threads, screen, reader)
+        price, entry = min(price / unit / unit, 1e300), np.minimum(entry / unit / unit, 1e300)
+        run = {"step": step * shrink, "n_threads": n_threads, "reader": reader}
+        result = self._prox_scaled(Search(self, scaled, price, entry, **run), screen, reader)
         g = result.f
         g[:, bins_of(result.support, self.offsets)] *= unit
         return Prox(
@@ -217,11 +316,8 @@ class BoundConstraints:
             nets=result.nets,
         )
 
-    def _prox_scaled(
-        self, stacks: np.ndarray, price: float, entry: float, n_threads: int, screen: bool, reader: Reader | None
-    ) -> Prox:
+    def _prox_scaled(self, search: Search, screen: bool, reader: Reader | None) -> Prox:
         n_features = self.n_features
-        search = Search(self, stacks, price, entry, n_threads, reader)
         if screen:
             bounds = search.bounds()
             is_unread = np.zeros(n_features, dtype=bool) if reader is None else reader.mask
@@ -231,23 +327,33 @@ class BoundConstraints:
                 search.center(tables)
                 bounds[tables] = search.bounds_of(search.squared_norms)[tables]
 
-            searched = self._search_while_it_can_win(search.pieces, search.ranks, bounds, is_unread, read)
+            runs = [
+                self._search_while_it_can_win(search, tables, limit, bounds, is_unread, read)
+                for tables, limit in self.limits_of_kinds
+            ]
         else:
-            searched = np.flatnonzero(~self.excluded)
-            search.pieces(searched)
+            runs = [tables[~self.excluded[tables]] for tables, _ in self.limits_of_kinds]
+            for tables in runs:
+                search.pieces(tables)
+        searched = np.concatenate(runs)
         if reader is not None:
             reader.report(search.squared_norms, search.nets, searched)
-        winners = np.sort(searched[largest_positive(search.ranks(searched), searched, self.max_features)])
-        return search.keep(winners, searched)
+        winners = [
+            own[largest_positive(search.ranks(own), own, limit)]
+            for own, (_, limit) in zip(runs, self.limits_of_kinds, strict=True)
+        ]
+        return search.keep(np.sort(np.concatenate(winners)), searched)
 
-    def _search_while_it_can_win(self, search, ranks, bounds, is_unread, read) -> np.ndarray:
+    def _search_while_it_can_win(self, search: Search, tables, limit: int | None, bounds, is_unread, read):
         """Search tables from the largest bound down, until the s_G-th best net is strictly above the next bound.
 
         When the turn of an unread table comes, it is read; that lowers its bound, and it moves to its new place in the
         order. Each time twice as many are read, so that there are few such times.
         """
-        limit, n_to_read, is_sorted = self.max_features, FIRST_READ, False
-        waiting, searched = np.flatnonzero(bounds > 0), np.zeros(0, dtype=np.int64)
+        n_to_read, is_sorted = FIRST_READ, False
+        waiting, searched = tables[bounds[tables] > 0], np.zeros(0, dtype=np.int64)
+        if limit == 0:
+            return searched
         while len(waiting):
             n_next = len(waiting)
             if limit is not None and limit < len(waiting) + len(searched):
@@ -260,9 +366,9 @@ class BoundConstraints:
                 n_to_read *= 2
                 waiting, is_sorted = np.sort(waiting[bounds[waiting] > 0]), False
             else:
-                search(waiting[:n_next])
+                search.pieces(waiting[:n_next])
                 searched, waiting = np.concatenate([searched, waiting[:n_next]]), waiting[n_next:]
             if limit is not None and len(searched) >= limit:
-                worst_kept = np.partition(ranks(searched), len(searched) - limit)[len(searched) - limit]
+                worst_kept = np.partition(search.ranks(searched), len(searched) - limit)[len(searched) - limit]
                 waiting = waiting[bounds[waiting] >= worst_kept]
         return searched

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbr._checks import check_choice, check_int, check_nonnegative, check_offsets, check_real
+from rbr._checks import check_choice, check_grids, check_int, check_nonnegative, check_offsets, check_real
 from rbr.constraints.bound import DEFAULT_MAX_SEGMENTS, BoundConstraints
 from rbr.constraints.positions import POSITIONS, bin_positions
 from rbr.shapes import shape_names
@@ -35,8 +36,8 @@ class Constraints:
     max_segments : int, mapping {feature index: int} or sequence
         s_L, the number of pieces (not jumps) of a table; features that a mapping leaves out get 128.
     shape : str, mapping {feature index: str} or sequence
-        "constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency" or "free";
-        features that a mapping leaves out are "constant".
+        "constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency" or "free", and for grids of two
+        columns "rectangles" or "surface"; features that a mapping leaves out are "constant".
     position : {"rank", "index", "value"}
         The position of a bin when lines are fitted: its mid-rank, its index, or the mean of the feature in it.
     jump_cost : float
@@ -52,7 +53,13 @@ class Constraints:
         The least number of rows (the sum of their weights) in a piece, or their share in all rows; 0 for no minimum. A
         table whose ordered bins hold fewer rows is one piece. The search stays exact for constant pieces and lines.
         For monotone shapes and levels it is then a good search, not an exact one: see docs/design.md. "frequency",
-        "free" and registered shapes have no minimum.
+        "free", registered shapes and those of grids have no minimum.
+    max_pairs : int or None
+        The number of grids of two columns that may be used; they do not count in `max_features`. None for no limit.
+    smoothness : float
+        The penalty of a surface is smoothness / 2 times its roughness: the sum over the cells of squared differences of
+        neighbours, and of deviations of the levels of a category from their mean, over the number of cells. At 1 a
+        difference counts as much as the rows of an average cell.
 
     Examples
     --------
@@ -72,6 +79,8 @@ class Constraints:
     exclude: tuple[int, ...] = ()
     always_include: tuple[int, ...] = ()
     min_rows: int | float = 0
+    max_pairs: int | None = None
+    smoothness: float = 1.0
 
     def __post_init__(self):
         if self.max_features is not None:
@@ -82,6 +91,9 @@ class Constraints:
         check_real(self.jump_cost, "jump_cost", 0.0)
         check_choice(self.segmentation, "segmentation", SEGMENTATIONS)
         _check_min_rows(self.min_rows)
+        if self.max_pairs is not None:
+            check_int(self.max_pairs, "max_pairs", 0)
+        check_real(self.smoothness, "smoothness", 0.0)
         if both := set(self.exclude) & set(self.always_include):
             raise ValueError(f"exclude and always_include both hold {sorted(both)[0]}; a feature can be in one of them")
 
@@ -93,6 +105,7 @@ class Constraints:
         *,
         missing: ArrayLike | None = None,
         positions: ArrayLike | None = None,
+        grids: ArrayLike | None = None,
         n_threads: int = 1,
     ) -> np.ndarray:
         """P_C(f): the nearest tables, in the geometry of the weights, that satisfy the constraints.
@@ -109,6 +122,8 @@ class Constraints:
             Whether a table's last bin holds the missing values, outside the pieces.
         positions : array of shape (n_coef,), optional
             Position of each bin, needed with ``position="value"``.
+        grids : array of integers, shape (n_features, 6), optional
+            The sides of tables that are grids of two columns; see `rbr.BinnedMatrix`.
         n_threads : int
             The result does not depend on it.
 
@@ -121,7 +136,7 @@ class Constraints:
         >>> C.project([0.0, 3.0, 3.0], offsets=[0, 3], weights=[1 / 3] * 3)
         array([-1.5,  0. ,  1.5])
         """
-        bound = self.bind(offsets, weights, missing=missing, positions=positions)
+        bound = self.bind(offsets, weights, missing=missing, positions=positions, grids=grids)
         return bound.prox(f, 1.0, 0.0, n_threads=n_threads).f
 
     def prox(
@@ -135,6 +150,7 @@ class Constraints:
         alpha: float = 0.0,
         missing: ArrayLike | None = None,
         positions: ArrayLike | None = None,
+        grids: ArrayLike | None = None,
         n_threads: int = 1,
     ) -> np.ndarray:
         """The proximal step: argmin over g in C of ||f - g||_w^2 / (2 step) + cost(g) + alpha / 2 ||g||_w^2.
@@ -144,7 +160,7 @@ class Constraints:
 
         Parameters
         ----------
-        f, offsets, weights, missing, positions, n_threads
+        f, offsets, weights, missing, positions, grids, n_threads
             As in `project`.
         step : float
             mu > 0.
@@ -163,7 +179,7 @@ class Constraints:
         check_real(step, "step", 0.0, strict=True)
         check_real(scale, "scale", 0.0)
         check_real(alpha, "alpha", 0.0)
-        bound = self.bind(offsets, weights, missing=missing, positions=positions)
+        bound = self.bind(offsets, weights, missing=missing, positions=positions, grids=grids)
         return bound.prox(f, step, scale, alpha=alpha, n_threads=n_threads).f
 
     def bind(
@@ -174,13 +190,14 @@ class Constraints:
         missing: ArrayLike | None = None,
         positions: ArrayLike | None = None,
         shares: ArrayLike | None = None,
+        grids: ArrayLike | None = None,
         n_rows: float | None = None,
     ) -> BoundConstraints:
         """These constraints on given tables: one shape, limit and position for each, checked once.
 
         Parameters
         ----------
-        offsets, weights, missing, positions
+        offsets, weights, missing, positions, grids
             As in `project`.
         shares : array of shape (n_coef,), optional
             The share of the rows in each bin, which `min_rows` counts; by default the weights.
@@ -220,13 +237,18 @@ class Constraints:
             shares=weights if shares is None else check_nonnegative(shares, n_coef, "shares"),
             least_shares=np.full(n_features, least_share),
             positions=bin_positions(self.position, offsets, weights, missing, positions),
+            grids=check_grids(grids, np.diff(offsets)),
+            max_pairs=self.max_pairs,
+            smoothness=float(self.smoothness),
         )
+        bound.check_grids()
         bound.check_frequency()
         return bound
 
     def bind_to(self, tables, n_rows: float | None = None) -> BoundConstraints:
         """`bind`, to anything that has offsets, weights, shares, missing and positions, such as a BinnedMatrix."""
-        kept = {"missing": tables.missing, "positions": tables.positions, "shares": tables.shares}
+        names = "missing", "positions", "shares", "grids"
+        kept: dict[str, Any] = {name: getattr(tables, name) for name in names}
         return self.bind(tables.offsets, tables.weights, n_rows=n_rows, **kept)
 
     def min_share(self, n_rows: float | None) -> float:

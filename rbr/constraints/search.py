@@ -17,7 +17,7 @@ from rbr._backend import kernels
 from rbr._parallel import over_ranges
 from rbr._ragged import bins_of
 from rbr._sizes import NO_PIECE
-from rbr.shapes import NATIVE
+from rbr.constraints.grids import cut_into_rectangles, smooth
 
 if TYPE_CHECKING:
     from rbr.constraints.bound import BoundConstraints
@@ -84,12 +84,12 @@ class Unread:
 class Search:
     """The tables of a scaled proximal step, centred, and what a search for pieces has found in some of them.
 
-    price : of a unit of code length; entry : of a feature
+    price : of a unit of code length; entry : of each table; step : by which surfaces are smoothed
     """
 
-    def __init__(self, bound: BoundConstraints, stacks: np.ndarray, price: float, entry: float, n_threads: int, reader):
-        self.bound, self.stacks, self.reader = bound, stacks, reader
-        self.price, self.entry, self.n_threads = price, entry, n_threads
+    def __init__(self, bound: BoundConstraints, stacks: np.ndarray, price: float, entry: np.ndarray, **run):
+        self.bound, self.stacks, self.price, self.entry = bound, stacks, price, entry
+        self.step, self.n_threads, self.reader = run["step"], run["n_threads"], run["reader"]
         shape = len(stacks), bound.n_features
         self.centred, self.squared_norms = np.empty_like(stacks), np.empty(shape)
         # Zeroed memory that is never written costs nothing, and of a million tables few are written.
@@ -121,17 +121,73 @@ class Search:
         self._pieces_at(SCREENING_PRICE_FACTOR * self.price, free)
         reader.keep_nets(self.nets, free)
         at_most = (self.nets[:, free] + _BOUND_MARGIN * self.squared_norms[:, free]).sum(axis=0)
-        is_out = (at_most < self.entry) & ~self.bound.forced[free]
+        is_out = (at_most < self.entry[free]) & ~self.bound.forced[free]
         self.nets[:, free[is_out]] = 0.0
         self._pieces_at(self.price, np.concatenate([tables[~is_free], free[~is_out]]))
 
     def _pieces_at(self, price: float, tables: np.ndarray) -> None:
-        """Search at a price: native shapes by the kernel, others by their own search functions."""
-        is_native = self.bound.shapes[tables] < len(NATIVE)
-        for j in tables[~is_native]:
-            for c in range(len(self.stacks)):
-                self._search_in_python(int(j), c, price)
-        self._search_by_kernel(price, tables if is_native.all() else tables[is_native])
+        """Search at a price: native shapes by their kernels, others by their own search functions."""
+        by_kernel = {
+            "prox_tables": self._search_by_kernel,
+            "cut_grids": self._cut_grids,
+            "smooth_grids": self._smooth_grids,
+        }
+        for search, numbers in self.bound.searches.items():
+            own = tables if len(self.bound.searches) == 1 else tables[np.isin(self.bound.shapes[tables], numbers)]
+            if isinstance(search, str):
+                by_kernel[search](price, own)
+            else:
+                for j in own.tolist():
+                    for c in range(len(self.stacks)):
+                        self._search_in_python(j, c, price)
+
+    def _grids(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(bins of some grids in f, where each begins among them, their sides)."""
+        bins = bins_of(tables, self.bound.offsets)
+        offsets = np.concatenate([[0], np.cumsum(self.bound.n_bins[tables])]).astype(np.int64)
+        return bins, offsets, np.ascontiguousarray(cast(np.ndarray, self.bound.grids)[tables])
+
+    def _cut_grids(self, price: float, tables: np.ndarray) -> None:
+        """Rectangles: the best ones of small grids, good ones of others."""
+        if not len(tables):
+            return
+        bound, (bins, offsets, grids) = self.bound, self._grids(tables)
+        of_cut = price * np.log(np.maximum(grids[:, 0] + grids[:, 1] - 2, 1))
+        for c in range(len(self.stacks)):
+            values, weights = self.centred[c, bins][:, None], bound.weights[bins]
+            args = offsets, grids, values, weights, bound.limits[tables], of_cut
+            means, labels = cut_into_rectangles(*args, greedy=bound.greedy, n_threads=self.n_threads)
+            last = np.maximum.reduceat(labels, offsets[:-1])
+            codes = [bound.spec(j).code_length(n + 1, 0, bound.grid(j)) for j, n in zip(tables, last, strict=True)]
+            self._keep_grids(c, tables, bins, offsets, means[:, 0], 2 * labels, np.array(codes), price)
+
+    def _smooth_grids(self, price: float, tables: np.ndarray) -> None:
+        """Surfaces: what is gained is not half the squared norm, since the penalty on roughness is paid too."""
+        if not len(tables):
+            return
+        bound, (bins, offsets, grids) = self.bound, self._grids(tables)
+        strengths = self.step * bound.smoothness / bound.n_bins[tables]
+        codes = bound.cheapest_codes[tables]
+        within = np.arange(len(bins)) - np.repeat(offsets[:-1], np.diff(offsets))
+        for c in range(len(self.stacks)):
+            u, weights = self.centred[c, bins], bound.weights[bins]
+            out = smooth(offsets, grids, u, weights, strengths, self.n_threads)
+            labels = (2 * within).astype(np.int32)
+            self._keep_grids(c, tables, bins, offsets, out, labels, codes, price, gains=weights * u * out)
+
+    def _keep_grids(self, c, tables, bins, offsets, values, labels, codes, price, gains=None) -> None:
+        """Store tables of grids that gain more than they cost; `gains` are twice what each cell gains, if not w f^2."""
+        weights = self.bound.weights[bins]
+        gains = weights * values**2 if gains is None else gains
+        nets = np.add.reduceat(gains, offsets[:-1]) / 2 - price * codes
+        # A constant table of mean zero is zero, though rounding may leave a small net.
+        above, below = (np.where(weights > 0, values, end) for end in (-np.inf, np.inf))
+        is_flat = np.maximum.reduceat(above, offsets[:-1]) <= np.minimum.reduceat(below, offsets[:-1])
+        is_kept = (nets > 0) & ~is_flat
+        of_bin = np.repeat(is_kept, np.diff(offsets))
+        self.out[c, bins] = np.where(of_bin, values, 0.0)
+        self.labels[c, bins] = np.where(of_bin, labels, NO_PIECE)
+        self.nets[c, tables], self.codes[c, tables] = np.where(is_kept, nets, 0.0), np.where(is_kept, codes, 0.0)
 
     def _search_in_python(self, j: int, c: int, price: float) -> None:
         """Search one table by the function of its shape; a missing bin keeps its value, as a separate piece."""
@@ -139,7 +195,8 @@ class Search:
         table = slice(bound.offsets[j], bound.offsets[j + 1])
         ordered = slice(table.start, table.start + bound.n_ordered[j])
         out, labels = self.out[c, table], self.labels[c, table]
-        u, w, x = self.centred[c, ordered], bound.weights[ordered], bound.positions[ordered]
+        u, w = self.centred[c, ordered], bound.weights[ordered]
+        x = bound.grid(j) if bound.spec(j).on_grid else bound.positions[ordered]
         n = len(u)
         search = cast(Callable, bound.spec(j).search)  # a str only for native shapes
         out[:n], labels[:n], code = search(u, w, x, int(bound.limits[j]), price)
@@ -152,6 +209,7 @@ class Search:
         self.nets[c, j], self.codes[c, j] = net, code
 
     def _search_by_kernel(self, price: float, tables: np.ndarray) -> None:
+        """Tables of one column."""
         bound = self.bound
         per_call = int(max(1, MAX_PAIRS_PER_CALL // max(bound.n_bins.max(initial=1), 1) ** 2))
         level_code_values, level_code_offsets = bound.level_codes
@@ -167,7 +225,7 @@ class Search:
     def ranks(self, tables: np.ndarray) -> np.ndarray:
         """The net of each table less its entry cost; infinite for an always-included table that is not flat."""
         totals = self.nets[:, tables].sum(axis=0)
-        return np.where(self.bound.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - self.entry)
+        return np.where(self.bound.forced[tables], np.where(totals > 0, np.inf, 0.0), totals - self.entry[tables])
 
     def bounds(self) -> np.ndarray:
         """Upper bounds on the ranks of all tables, read or not."""

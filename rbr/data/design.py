@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rbr._backend import kernels
-from rbr._checks import check_choice, check_int, check_nonnegative, check_offsets, check_vector
+from rbr._checks import check_choice, check_grids, check_int, check_nonnegative, check_offsets, check_vector
 from rbr._parallel import RANGES_PER_THREAD, over_ranges
 from rbr._ragged import bins_of
 from rbr._sizes import TOGETHER
+from rbr.data.grids import check_columns_looked_at, one_column_each
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -60,10 +61,14 @@ class BinnedMatrix:
     columns : array of integers, shape (n_features, n_columns_at_most), optional
         The columns of the binned table that each feature (that is, its table of values) looks at, followed by -1 where
         it looks at fewer than the widest one. By default feature j looks at column j.
+    grids : array of integers, shape (n_features, 6), optional
+        For a feature whose bins are the cells of a grid of two columns, row by row: the bins along both sides, whether
+        each side has one more, of missing values, and whether its bins are levels without an order. Zeros for other
+        features; by default there are no grids. See `rbr.data.grids.with_pairs`.
 
     Attributes
     ----------
-    codes, offsets, missing, positions, columns
+    codes, offsets, missing, positions, columns, grids
         As given; codes are uint8 or uint16, columns int64.
     weights : array of float, shape (n_coef,)
         The geometry of the tables; non-negative, and with sum 1 over the bins of each feature.
@@ -108,20 +113,24 @@ class BinnedMatrix:
         positions=None,
         sample_weight=None,
         columns=None,
+        grids=None,
     ):
         offsets = check_offsets(offsets).copy()
         codes = _check_codes(codes, np.diff(offsets))
         missing = _check_missing(missing, codes.shape[0])
         positions = _check_positions(positions, offsets, missing)
-        columns = _check_columns_looked_at(columns, codes.shape[0])
-        self._set(codes, offsets, missing, positions, columns, "counts", _shares(codes, offsets, sample_weight))
+        columns = check_columns_looked_at(columns, codes.shape[0])
+        grids = check_grids(grids, np.diff(offsets))
+        shares = _shares(codes, offsets, sample_weight)
+        self._set(codes, offsets, missing, positions, columns, "counts", shares, grids=grids)
 
-    def _set(self, codes, offsets, missing, positions, columns, weights_kind, shares) -> None:
+    def _set(self, codes, offsets, missing, positions, columns, weights_kind, shares, *, grids=None) -> None:
         self.codes = _read_only(codes)
         self.offsets = _read_only(offsets)
         self.missing = _read_only(missing)
         self.positions = None if positions is None else _read_only(positions)
         self.columns = _read_only(columns)
+        self.grids = None if grids is None else _read_only(grids)
         self.n_bins = _read_only(np.diff(offsets))
         self.weights_kind = weights_kind
         self.shares = _read_only(shares)
@@ -129,20 +138,20 @@ class BinnedMatrix:
         self.weights = _read_only(np.repeat(1.0 / self.n_bins, self.n_bins)) if uniform else self.shares
 
     @classmethod
-    def _from_valid(cls, *fields) -> BinnedMatrix:
+    def _from_valid(cls, *fields, grids: np.ndarray | None = None) -> BinnedMatrix:
         """A matrix of arrays that are known to be valid."""
         matrix = cls.__new__(cls)
-        matrix._set(*fields)
+        matrix._set(*fields, grids=grids)
         return matrix
 
     @classmethod
     def _of_codes(
-        cls, codes, offsets, missing, positions, sample_weight, n_threads: int = 1, columns: np.ndarray | None = None
+        cls, codes, offsets, missing, positions, sample_weight, n_threads: int = 1, columns=None, grids=None
     ) -> BinnedMatrix:
         """A matrix of arrays that a Binner made and that are known to be valid: nothing is copied or checked."""
         shares = _shares(codes, offsets, sample_weight, n_threads)
-        columns = _one_column_each(len(codes)) if columns is None else columns
-        return cls._from_valid(codes, offsets, missing, positions, columns, "counts", shares)
+        columns = one_column_each(len(codes)) if columns is None else columns
+        return cls._from_valid(codes, offsets, missing, positions, columns, "counts", shares, grids=grids)
 
     @property
     def n_rows(self) -> int:
@@ -223,7 +232,8 @@ class BinnedMatrix:
         """
         check_choice(kind, "kind", WEIGHTS_KINDS)
         shares = self.shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
-        return self._from_valid(self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares)
+        fields = self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares
+        return self._from_valid(*fields, grids=self.grids)
 
     def __getitem__(self, rows) -> BinnedMatrix:
         """The matrix of the chosen rows: a slice, an array of row indices, or a mask.
@@ -246,12 +256,12 @@ class BinnedMatrix:
             _deal(take, self.n_features, n_threads, codes.size)
         shares = _shares(codes, self.offsets, sample_weight, n_threads)
         kept = self.offsets, self.missing, self.positions, self.columns, self.weights_kind
-        return self._from_valid(codes, *kept, shares)
+        return self._from_valid(codes, *kept, shares, grids=self.grids)
 
     def recoded(self, codes: np.ndarray, positions: np.ndarray | None, shares: np.ndarray) -> BinnedMatrix:
         """The same rows with other bins, as many as before; nothing is copied or checked."""
         fields = self.offsets, self.missing, positions, self.columns, self.weights_kind, shares
-        return self._from_valid(codes, *fields)
+        return self._from_valid(codes, *fields, grids=self.grids)
 
     def matvec(self, f, features=None, n_threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """X @ f: for each row, the sum over the features of the table entry of its bin.
@@ -532,36 +542,6 @@ def _check_positions(positions, offsets: np.ndarray, missing: np.ndarray) -> np.
             f"all of positions must be finite except in bins of missing values"
         )
     return positions
-
-
-def _one_column_each(n_features: int) -> np.ndarray:
-    return np.arange(n_features, dtype=np.int64)[:, None]
-
-
-def _check_columns_looked_at(columns, n_features: int) -> np.ndarray:
-    if columns is None:
-        return _one_column_each(n_features)
-    given = np.asarray(columns)
-    if given.ndim != 2 or given.shape[0] != n_features or given.shape[1] == 0 or given.dtype.kind not in "iu":
-        raise ValueError(
-            f"columns has shape {given.shape} and dtype {given.dtype}; "
-            f"it must hold a row of integers for each of the {n_features} features"
-        )
-    columns = np.array(given, dtype=np.int64, order="C")
-    is_column = columns >= 0
-    in_order = is_column[:, 0] & (is_column[:, :-1] | ~is_column[:, 1:]).all(axis=1) & (columns >= -1).all(axis=1)
-    if not in_order.all():
-        j = int(np.flatnonzero(~in_order)[0])
-        raise ValueError(
-            f"columns of feature {j} are {columns[j].tolist()}; "
-            f"they must be one or more indices of at least 0, and after these nothing but -1"
-        )
-    ascending = np.sort(columns, axis=1)
-    twice = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(axis=1)
-    if twice.any():
-        j = int(np.flatnonzero(twice)[0])
-        raise ValueError(f"columns of feature {j} are {columns[j].tolist()}; they must differ from one another")
-    return columns
 
 
 def _check_rows(rows, n_rows: int) -> np.ndarray:

@@ -6,10 +6,16 @@ so a row's cell follows from its codes: no value is read again, and an edge of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from rbr._checks import check_int
+
+if TYPE_CHECKING:
+    from rbr.data.design import BinnedMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +48,11 @@ class CoarseBins:
     def of(self, table: int) -> np.ndarray:
         """The coarse bin of each bin of a table."""
         return self.of_bin[self.offsets[table] : self.offsets[table + 1]]
+
+    def sides(self, pairs: np.ndarray) -> np.ndarray:
+        """The grids of some pairs, as `BinnedMatrix.grids` holds them."""
+        columns = [self.n_ordered[pairs], self.missing[pairs], self.has_levels[pairs]]
+        return np.ascontiguousarray(np.column_stack(columns), dtype=np.int64)
 
     def merged(self, most: int) -> CoarseBins:
         """At most this many coarse bins of each table: neighbours are merged, as many with each other as with others.
@@ -123,3 +134,97 @@ def _sorted_groups(shares: np.ndarray, most: int, order: np.ndarray) -> np.ndarr
     rank = np.empty(len(means), dtype=np.int64)
     rank[np.argsort(means, kind="stable")] = np.arange(len(means))
     return rank[groups]
+
+
+# Tables of several columns -------------------------------------------------------------------------------------------
+
+
+def with_pairs(
+    B: BinnedMatrix, pairs: Iterable[tuple[int, int]], max_bins: int = 16, categories: Iterable[int] = ()
+) -> BinnedMatrix:
+    """The matrix with more features: the grids of some pairs of its features, over at most `max_bins` bins a side.
+
+    Shapes such as "rectangles" and "surface" are for these. Each pair is of two features that look at one column; the
+    bins of `categories` have no order. The weights are counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rbr.data.design import BinnedMatrix
+    >>> from rbr.data.grids import with_pairs
+    >>> B = with_pairs(BinnedMatrix([[0, 1, 1, 2], [1, 0, 1, 1]], offsets=[0, 3, 5]), [(0, 1)])
+    >>> B.codes[2], B.grids[2], B.columns_of(2)
+    (array([1, 2, 3, 5], dtype=uint8), array([3, 2, 0, 0, 0, 0]), (0, 1))
+    """
+    from rbr.data.design import BinnedMatrix
+
+    check_int(max_bins, "max_bins", 2, 255)
+    chosen = np.array([_check_pair(B, pair) for pair in pairs], dtype=np.int64).reshape(-1, 2)
+    order: list[np.ndarray | None] = [None] * B.n_features
+    for j in categories:
+        order[check_int(j, "feature of categories", 0, B.n_features - 1)] = np.arange(float(B.n_bins[j] - B.missing[j]))
+    coarse = coarse_bins(B.offsets, B.shares, B.missing, max_bins, order)
+    n_cells = coarse.n_bins[chosen].prod(axis=1)
+    dtype = np.uint8 if max(n_cells.max(initial=0), B.n_bins.max(initial=0)) < 256 else np.uint16
+    codes = np.empty((B.n_features + len(chosen), B.n_rows), dtype=dtype)
+    codes[: B.n_features] = B.codes
+    cells_of(B.codes, coarse, chosen, n_cells, codes[B.n_features :])
+    offsets = np.concatenate([B.offsets, B.offsets[-1] + np.cumsum(n_cells)])
+    width = max(B.columns.shape[1], 2)
+    columns = np.full((len(codes), width), -1, dtype=np.int64)
+    columns[: B.n_features, : B.columns.shape[1]] = B.columns
+    columns[B.n_features :, :2] = B.columns[chosen, 0]
+    grids = np.zeros((len(codes), 6), dtype=np.int64)
+    grids[: B.n_features] = 0 if B.grids is None else B.grids
+    grids[B.n_features :] = coarse.sides(chosen)
+    positions = None if B.positions is None else np.append(B.positions, np.zeros(int(n_cells.sum())))
+    missing = np.append(B.missing, np.zeros(len(chosen), dtype=bool))
+    return BinnedMatrix(codes, offsets, missing=missing, positions=positions, columns=columns, grids=grids)
+
+
+def _check_pair(B: BinnedMatrix, pair: tuple[int, int]) -> tuple[int, int]:
+    a, b = (check_int(j, "feature of a pair", 0, B.n_features - 1) for j in pair)
+    if a == b or max(len(B.columns_of(j)) for j in (a, b)) > 1:
+        raise ValueError(f"pairs holds {tuple(pair)}; a pair is of two features that look at one column each")
+    return a, b
+
+
+def cells_of(codes: np.ndarray, coarse: CoarseBins, pairs: np.ndarray, n_cells: np.ndarray, out: np.ndarray) -> None:
+    """Write the cell of each row in each pair, given the rows' codes."""
+    for own, (a, b), n in zip(out, pairs.tolist(), n_cells.tolist(), strict=True):
+        # The largest code that both sides together can have is that of a row without a bin.
+        rows = np.append(coarse.of(a) * coarse.n_bins[b], n)
+        sides = np.append(coarse.of(b), n)
+        np.minimum(rows[codes[a]] + sides[codes[b]], n, out=own, casting="unsafe")
+
+
+def one_column_each(n_features: int) -> np.ndarray:
+    """Feature j looks at column j."""
+    return np.arange(n_features, dtype=np.int64)[:, None]
+
+
+def check_columns_looked_at(columns, n_features: int) -> np.ndarray:
+    """The columns that each feature looks at, as int64; a ValueError names a feature with wrong ones."""
+    if columns is None:
+        return one_column_each(n_features)
+    given = np.asarray(columns)
+    if given.ndim != 2 or given.shape[0] != n_features or given.shape[1] == 0 or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"columns has shape {given.shape} and dtype {given.dtype}; "
+            f"it must hold a row of integers for each of the {n_features} features"
+        )
+    columns = np.array(given, dtype=np.int64, order="C")
+    is_column = columns >= 0
+    in_order = is_column[:, 0] & (is_column[:, :-1] | ~is_column[:, 1:]).all(axis=1) & (columns >= -1).all(axis=1)
+    if not in_order.all():
+        j = int(np.flatnonzero(~in_order)[0])
+        raise ValueError(
+            f"columns of feature {j} are {columns[j].tolist()}; "
+            f"they must be one or more indices of at least 0, and after these nothing but -1"
+        )
+    ascending = np.sort(columns, axis=1)
+    twice = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(axis=1)
+    if twice.any():
+        j = int(np.flatnonzero(twice)[0])
+        raise ValueError(f"columns of feature {j} are {columns[j].tolist()}; they must differ from one another")
+    return columns

@@ -544,7 +544,7 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
             solution = self._finish(solution, binner, {})
             own = AdditiveModel.from_solution(binner, solution, classes=classes, measure=False)
             own = replace(own, terms=(*own.terms, *pair_terms(binner, pairs, measure=False)))
-            return solution.f, solution.support, own
+            return solution.f, own
 
         needs_positive = self.model_.loss.link == "log"
         draws = resamples(sample_weight, y, n, rng, is_classifier=classes is not None, needs_positive=needs_positive)
@@ -554,7 +554,8 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
             stop,
             self.verbose if verbose is None else verbose,
         )
-        return bootstrap_of(self.model_, design, [refit[:2] for refit in found], [own for *_, own in found])
+        solutions, models = zip(*found, strict=True)
+        return bootstrap_of(self.model_, design, binner, solutions, models)
 
     def _check_target(self, y, X):
         """(y as the solver takes it, classes) for the y of the fit, passed again; its classes must be the same."""

@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rbr._checks import check_level
-from rbr.model.terms import Term, column_name, import_pandas, read_only
+from rbr.model.pairs import AnyTerm, Axis, PairTerm
+from rbr.model.terms import column_name, import_pandas, read_only
 
 if TYPE_CHECKING:
+    from rbr.data.binning import Binner
     from rbr.data.design import BinnedMatrix
     from rbr.model import AdditiveModel
 
@@ -51,12 +53,17 @@ class Bootstrap:
     features and pieces, because repeated rows double the noise in a resample; a feature that is barely worth its price
     in the model is therefore used by fewer than half of them.
 
+    All refits have the pairs of the model, so these are used by all, and their bands say how their tables vary. A refit
+    may cut a grid elsewhere; what it says of a cell is the mean over the bins inside, weighted as in the two columns by
+    themselves.
+
     Attributes
     ----------
-    terms : tuple of Term
-        The terms of the model that use one column.
+    terms : tuple of Term and PairTerm
+        The terms of the model.
     tables : tuple of arrays of shape (n_refits, n_bins, n_outputs)
-        For each term its table in every refit, the bin of missing values last if there is one.
+        For each term its table in every refit, the bin of missing values last if there is one; for a pair its cells row
+        after row.
     frequencies : array of shape (n_features,)
         The share of the refits that used each column of the training table, in any term.
     feature_names : tuple of str
@@ -67,7 +74,7 @@ class Bootstrap:
         The refits, with all their terms; a line is a staircase with a step per bin.
     """
 
-    terms: tuple[Term, ...] = field(repr=False)
+    terms: tuple[AnyTerm, ...] = field(repr=False)
     tables: tuple[np.ndarray, ...] = field(repr=False)
     frequencies: np.ndarray = field(repr=False)
     feature_names: tuple[str, ...] = field(repr=False)
@@ -108,7 +115,8 @@ class Bootstrap:
         Returns
         -------
         pair of arrays of shape (n_bins, n_outputs)
-            In the order of `Term.all_values`: the bin of missing values is the last, if there is one.
+            In the order of `Term.all_values`: the bin of missing values is the last, if there is one. For a pair in the
+            order of `PairTerm.all_values`: its cells row after row.
         """
         check_level(level)
         low, high = np.quantile(self.tables[self._position(term)], [(1 - level) / 2, (1 + level) / 2], axis=0)
@@ -169,15 +177,21 @@ class Bootstrap:
         listed = ", ".join(map(repr, names)) or "none"
         raise ValueError(f"term is {term!r}; the terms of the bootstrap are {listed}")
 
-    def check_terms(self, terms: Sequence[Term]) -> None:
+    def check_terms(self, terms: Sequence[AnyTerm]) -> None:
         """Raise a ValueError unless there is a band for each of the terms, on the same bins."""
-        for term in (term for term in terms if isinstance(term, Term)):
+        for term in terms:
             own = self.terms[self._position(term.name)]
-            same_bins = np.array_equal(own.edges, term.edges) and own.categories == term.categories
-            if not same_bins or own.all_values.shape != term.all_values.shape:
+            if _bins_of(own) != _bins_of(term):
                 raise ValueError(
                     f"bands: term {term.name!r} has other bins than in the bootstrap; make one of this model"
                 )
+
+
+def _bins_of(term: AnyTerm) -> tuple:
+    """What tells the bins of a term from those of another."""
+    if isinstance(term, PairTerm):
+        return term.axes
+    return term.edges.tolist(), term.categories, term.all_values.shape
 
 
 def _mean_prediction(model: AdditiveModel, X: Any, offset: ArrayLike | None) -> np.ndarray:
@@ -271,26 +285,62 @@ def run_all(tasks: Sequence[Callable], n_threads: int, stop: threading.Event, ve
 def bootstrap_of(
     model: AdditiveModel,
     design: BinnedMatrix,
-    solutions: Sequence[tuple[np.ndarray, np.ndarray]],
-    models: Sequence[AdditiveModel] = (),
+    binner: Binner,
+    solutions: Sequence[np.ndarray],
+    models: Sequence[AdditiveModel],
 ) -> Bootstrap:
-    """The `Bootstrap` of refits on a design, each given as (f, support), and as a model if it is to predict."""
-    # Pairs have no bands: `models` say what they are in the refits.
-    mains = tuple(term for term in model.terms if isinstance(term, Term))
-    own_tables = [design.feature_of(term.columns) for term in mains]
-    tables = []
-    for term, j in zip(mains, own_tables, strict=True):
-        bins = slice(design.offsets[j], design.offsets[j + 1])
-        values = np.stack([f[bins].reshape(bins.stop - bins.start, -1) for f, _ in solutions])
+    """The `Bootstrap` of refits on a design, each given by the tables of its mains, and as a model."""
+    tables, of_terms = [], []
+    for term in model.terms:
+        if isinstance(term, PairTerm):
+            values = np.stack([_cells_in(refit, term, design, binner) for refit in models])
+        else:
+            j = design.feature_of(term.columns)
+            bins = slice(design.offsets[j], design.offsets[j + 1])
+            values = np.stack([f[bins].reshape(bins.stop - bins.start, -1) for f in solutions])
         # Shift to the mean of the model's own table: zero, unless its bins are weighted otherwise than by rows.
-        shift = np.einsum("k,rkc->rc", term.weights / term.weights.sum(), values - term.all_values)
+        weights = term.weights.ravel()
+        shift = np.einsum("k,rkc->rc", weights / weights.sum(), values - term.all_values)
         tables.append(values - shift[:, None, :])
-    of_columns, of_terms = np.zeros(model.n_features_in_), np.zeros(len(mains))
-    for _, support in solutions:
-        looked_at = design.columns[support]
-        # A column counts once, however many of the selected tables use it.
-        of_columns[np.unique(looked_at[looked_at >= 0])] += 1
-        of_terms += np.isin(own_tables, support)
+        of_terms.append(np.mean([any(own.columns == term.columns for own in refit.terms) for refit in models]))
+    of_columns = np.zeros(model.n_features_in_)
+    for refit in models:
+        # A column counts once, however many of the terms use it.
+        of_columns[list({column for term in refit.terms for column in term.columns})] += 1
     names = tuple(column_name(j, model.feature_names_in_) for j in range(model.n_features_in_))
-    n_refits = len(solutions)
-    return Bootstrap(mains, tuple(tables), of_columns / n_refits, names, of_terms / n_refits, tuple(models))
+    return Bootstrap(model.terms, tuple(tables), of_columns / len(models), names, np.array(of_terms), tuple(models))
+
+
+def _cells_in(refit: AdditiveModel, term: PairTerm, design: BinnedMatrix, binner: Binner) -> np.ndarray:
+    """What a refit adds in the cells of a pair, of shape (n_cells, n_outputs); 0 if it has not that pair."""
+    own = next((own for own in refit.terms if own.columns == term.columns), None)
+    if not isinstance(own, PairTerm):
+        return np.zeros_like(term.all_values)
+    # The share of each bin of the refit in each bin of the term, side by side.
+    shares = []
+    for axis, other in zip(term.axes, own.axes, strict=True):
+        j = design.feature_of((axis.column,))
+        rows = design.shares[design.offsets[j] : design.offsets[j + 1]]
+        into, of = np.zeros((len(rows), axis.n_bins)), np.zeros((len(rows), other.n_bins))
+        for found, side in ((into, axis), (of, other)):
+            bins = _bins_on(side, binner, len(rows))
+            found[np.flatnonzero(bins >= 0), bins[bins >= 0]] = 1.0
+        # Bins without rows count all alike where there are no others.
+        overlap = into.T @ ((rows + 1e-300)[:, None] * of)
+        shares.append(overlap / np.maximum(overlap.sum(axis=1, keepdims=True), 1e-300))
+    values = own.values.reshape(*own.shape, -1)
+    return np.einsum("ia,jb,abc->ijc", *shares, values).reshape(term.all_values.shape)
+
+
+def _bins_on(axis: Axis, binner: Binner, n_bins: int) -> np.ndarray:
+    """The bin of an axis that each bin of its column lies in; -1 for none."""
+    found = np.full(n_bins, axis.n_bins - 1 if axis.has_missing else -1)
+    if axis.groups is None:
+        edges = binner.edges_[axis.column]
+        found[: len(edges)] = np.searchsorted(axis.edges, edges)
+        found[len(edges)] = axis.n_ordered - 1
+    else:
+        group_of = {level: k for k, group in enumerate(axis.groups) for level in group}
+        levels = [group_of.get(level, -1) for level in binner.categories_[axis.column]]
+        found[: len(levels)] = levels
+    return found

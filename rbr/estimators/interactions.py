@@ -166,11 +166,13 @@ def fit_with_pairs(
     coarse = grids_of(objective, is_category)
     search = PairSearch(objective, coarse, spec, alpha=alpha, known_dispersion=dispersion, report=report)
     fit = search.find(_scores(mains), _numbers(mains))
-    fit = None if fit is None else search.proven(_scores(mains), fit)
+    if fit is not None and not report.is_stopped:
+        fit = search.proven(_scores(mains), fit)
     if fit is None:
         return mains, None
-    mains = solve_mains(objective.shifted_by(fit.scores()))
-    fit = search.again(_scores(mains), _numbers(mains), fit)
+    if not report.is_stopped:
+        mains = solve_mains(objective.shifted_by(fit.scores()))
+        fit = search.again(_scores(mains), _numbers(mains), fit)
     if fit is not None:
         fit = fit.told(max_rectangles, monotone or {})
     beside = objective if fit is None else objective.shifted_by(fit.scores())
@@ -191,6 +193,7 @@ class _Report:
 
     def __init__(self, objective: Objective, verbose: int, callback):
         self.objective, self.verbose, self.callback, self.n_rounds = objective, verbose, callback, 0
+        self.is_stopped = False
 
     def __call__(self, point: Point) -> bool:
         self.n_rounds += 1
@@ -209,4 +212,5 @@ class _Report:
             passes=self.objective.n_passes,
             seconds=0.0,
         )
-        return bool(self.callback(row))
+        self.is_stopped = bool(self.callback(row))
+        return self.is_stopped

@@ -31,14 +31,19 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
     observed = _observed(solution) if measure else {}
     terms = []
     for j in np.sort(solution.support).tolist():
+        columns = tables.columns_of(j)
+        if len(columns) > 1:
+            raise ValueError(
+                f"table {j} looks at the columns {_name(columns, binner.feature_names_in_)}; a model of a solution has "
+                "tables of one column, and terms of pairs come from the interactions of an estimator"
+            )
         table = slice(tables.offsets[j], tables.offsets[j + 1])
         n_ordered = int(tables.n_bins[j] - tables.missing[j])
         spec = constraints.spec(j)
         values = equalise_pieces(solution.f[table], solution.labels[table], shares[table], spec)
-        lines = _lines_of(solution, j, binner.edges_[tables.columns_of(j)[0]])
+        lines = _lines_of(solution, j, binner.edges_[columns[0]])
         labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], lines.get("slopes"), spec)
-        columns = tables.columns_of(j)
-        column = columns[0]  # a Term has exactly one
+        column = columns[0]
         is_category = bool(binner.is_categorical_[column])
         terms.append(
             Term(

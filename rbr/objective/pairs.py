@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rbr.data.design import BinnedMatrix
-from rbr.data.grids import CoarseBins
+from rbr.data.grids import CoarseBins, cells_of
 from rbr.objective import hessians
 from rbr.objective.protocol import Groups, Handle, Point
 
@@ -56,16 +56,9 @@ def _cells(
     codes = np.empty((len(pairs), block.n_rows), dtype=dtype)
     cells_of(block.design.codes, coarse, pairs, n_cells, codes)
     missing = np.zeros(len(pairs), dtype=bool)
-    return BinnedMatrix._of_codes(codes, offsets, missing, None, block.sample_weight, n_threads, columns)
-
-
-def cells_of(codes: np.ndarray, coarse: CoarseBins, pairs: np.ndarray, n_cells: np.ndarray, out: np.ndarray) -> None:
-    """Write the cell of each row in each pair, given the rows' codes."""
-    for own, (a, b), n in zip(out, pairs.tolist(), n_cells.tolist(), strict=True):
-        # The largest code that both sides together can have is that of a row without a bin.
-        rows = np.append(coarse.of(a) * coarse.n_bins[b], n)
-        sides = np.append(coarse.of(b), n)
-        np.minimum(rows[codes[a]] + sides[codes[b]], n, out=own, casting="unsafe")
+    return BinnedMatrix._of_codes(
+        codes, offsets, missing, None, block.sample_weight, n_threads, columns, coarse.sides(pairs)
+    )
 
 
 def joint_sums(objective: RowObjective, point: Point, coarse: CoarseBins, tables: np.ndarray, majorize: bool):

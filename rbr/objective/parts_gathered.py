@@ -69,7 +69,7 @@ def _gathered(objective: PartsObjective, n_sampled: int, *kept: Kept) -> tuple[R
 
     weight = joined([block.sample_weight for block in blocks])
     own, codes = first.design, np.concatenate([block.design.codes for block in blocks], axis=1)
-    design = BinnedMatrix._of_codes(codes, own.offsets, own.missing, own.positions, weight, 1, own.columns)
+    design = BinnedMatrix._of_codes(codes, own.offsets, own.missing, own.positions, weight, 1, own.columns, own.grids)
     block = RowBlock(
         design.with_weights(own.weights_kind),
         joined([block.y for block in blocks]),

@@ -215,7 +215,7 @@ class Leaf:
         """Some rows of the leaf, copied into memory."""
         part, codes = self.part, np.ascontiguousarray(self.codes[:, rows])
         own, chosen = part.design, np.arange(self.start, self.end)[rows]
-        design = BinnedMatrix._of_codes(codes, own.offsets, own.missing, own.positions, None, 1, own.columns)
+        design = BinnedMatrix._of_codes(codes, own.offsets, own.missing, own.positions, None, 1, own.columns, own.grids)
         return RowBlock(
             design.with_weights(own.weights_kind),
             self.y[rows],
@@ -340,7 +340,7 @@ def sampled_part(part: Part, whole: Whole, n_sampled: int) -> Part:
 
     return replace(
         part,
-        design=BinnedMatrix._from_valid(codes, *kept),
+        design=BinnedMatrix._from_valid(codes, *kept, grids=own.grids),
         y=at(part.y),
         weight=at(part.weight),
         offset=at(part.offset),

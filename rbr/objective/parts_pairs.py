@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rbr.data.design import BinnedMatrix
-from rbr.data.grids import CoarseBins
+from rbr.data.grids import CoarseBins, cells_of
 from rbr.objective import hessians
-from rbr.objective.pairs import cells_of
 from rbr.objective.parts_leaves import Leaf, Part, Whole
 from rbr.objective.protocol import Groups, Point, Tables
 
@@ -24,7 +23,7 @@ def over_pairs(objective: PartsObjective, coarse: CoarseBins, pairs: np.ndarray)
     offsets = np.concatenate([[0], np.cumsum(n_cells)]).astype(np.int64)
     columns = np.array([objective.tables.columns[pair, 0] for pair in pairs], dtype=np.int64).reshape(-1, 2)
     nothing = np.zeros(int(offsets[-1]))
-    layout = Tables(offsets, nothing, nothing, np.zeros(len(pairs), dtype=bool), None, columns)
+    layout = Tables(offsets, nothing, nothing, np.zeros(len(pairs), dtype=bool), None, columns, coarse.sides(pairs))
     parts = objective._parts.mapped(objective._whole, cells_part, coarse=coarse, pairs=pairs, layout=layout)
     return objective._over(parts, layout=layout, facts=replace(objective._facts, has_values=False), is_uniform=False)
 
@@ -36,7 +35,8 @@ def cells_part(part: Part, whole: Whole, *, coarse: CoarseBins, pairs: np.ndarra
     for leaf in part.leaves(whole):
         cells_of(leaf.codes, coarse, pairs, n_cells, codes[:, leaf.rows])
     fields = codes, layout.offsets, layout.missing, None, layout.columns, "counts", layout.shares
-    return replace(part, design=BinnedMatrix._from_valid(*fields), values=None, given=part.as_given)
+    design = BinnedMatrix._from_valid(*fields, grids=layout.grids)
+    return replace(part, design=design, values=None, given=part.as_given)
 
 
 def cross_sums(

@@ -48,6 +48,8 @@ class Tables:
         Where each bin lies on the axis of its column.
     columns : int array of shape (n_tables, n_columns_at_most)
         The columns of X that each table is a function of, padded with -1.
+    grids : int array of shape (n_tables, 6) or None
+        Of tables of two columns, the sides of their grids: see `BinnedMatrix`.
     """
 
     offsets: np.ndarray
@@ -56,11 +58,13 @@ class Tables:
     missing: np.ndarray
     positions: np.ndarray | None
     columns: np.ndarray
+    grids: np.ndarray | None = None
 
     @classmethod
     def of(cls, design: BinnedMatrix) -> Tables:
         """The tables of a binned matrix."""
-        return cls(design.offsets, design.weights, design.shares, design.missing, design.positions, design.columns)
+        bins = design.offsets, design.weights, design.shares, design.missing, design.positions
+        return cls(*bins, design.columns, design.grids)
 
     @property
     def n_tables(self) -> int:

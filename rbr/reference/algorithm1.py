@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from rbr.reference.loss_formulas import LossFormula, best_intercept, formula_of
-from rbr.reference.projections import ConstraintSet, prox
+from rbr.reference.projections import ConstraintSet, prox, roughness
 
 # A warm start is brought into the set by a proximal step of this fraction of the automatic step: short enough to be the
 # projection, but still with a price, so that tables are described by no more pieces than they have.
@@ -74,9 +74,10 @@ class Penalty:
     kappa: float
     lam: float
 
-    def prices(self, mu, n_features):
-        """What a unit of code length and an entry cost a step of length mu."""
-        return mu * self.lam * self.kappa, mu * self.lam * 2 * np.log1p(n_features) * (self.kappa > 0)
+    def prices(self, mu, is_pair):
+        """What a unit of code length and the entry of each table cost a step mu; p counts the tables of its kind."""
+        p = np.where(is_pair, is_pair.sum(), (~is_pair).sum())
+        return mu * self.lam * self.kappa, mu * self.lam * 2 * np.log1p(p) * (self.kappa > 0)
 
 
 def solve(
@@ -156,7 +157,8 @@ def start(warm_start, C, penalty, data):
     if warm_start is None:
         return np.zeros(shape), np.zeros(len(C.tables))
     given = np.asarray(warm_start, dtype=np.float64).reshape(shape)
-    return prox(given, C, *penalty.prices(SHORT * natural_step(data), len(C.tables)))
+    step = SHORT * natural_step(data)
+    return prox(given, C, *penalty.prices(step, C.is_pair), step)
 
 
 def step_into_set(f, mu, C, penalty):
@@ -166,7 +168,7 @@ def step_into_set(f, mu, C, penalty):
     2 mu / (1 + mu alpha).
     """
     shrink = 1 / (1 + mu * penalty.alpha)
-    return prox(shrink * f, C, *penalty.prices(shrink * mu, len(C.tables)))
+    return prox(shrink * f, C, *penalty.prices(shrink * mu, C.is_pair), shrink * mu)
 
 
 def intercept_loss_and_residual(data, beta):
@@ -179,10 +181,20 @@ def intercept_loss_and_residual(data, beta):
 
 
 def cost(f, codes, C, penalty):
-    """alpha / 2 ||f||_w^2 + lambda * (kappa * sum_j code_j + 2 log(1 + p) * the features that pay for their entry)."""
-    price, entry_price = penalty.prices(1.0, len(C.tables))
-    n_entries = sum(f[table].any() for j, table in enumerate(C.tables) if j not in C.always_include)
-    return penalty.alpha / 2 * norm(f, C.weights) ** 2 + price * codes.sum() + entry_price * n_entries
+    """The penalties: ridge, roughness of surfaces, and the jump cost.
+
+    alpha / 2 ||f||_w^2 + smoothness / 2 * roughness + lambda * (kappa * sum_j code_j + 2 log(1 + p) * the tables that
+    pay for their entry)
+    """
+    price, entry_prices = penalty.prices(1.0, C.is_pair)
+    entered = [j for j, table in enumerate(C.tables) if f[table].any() and j not in C.always_include]
+    smooth = sum(
+        C.smoothness / 2 * roughness(column, C.grids[j])
+        for j, table in enumerate(C.tables)
+        if C.shapes[j] == "surface"
+        for column in f[table].T
+    )
+    return penalty.alpha / 2 * norm(f, C.weights) ** 2 + smooth + price * codes.sum() + entry_prices[entered].sum()
 
 
 def norm(f, weights):
@@ -271,6 +283,9 @@ def read_constraints(constraints, B, data):
         least_rows=np.full(n_features, least_share - SHARE_ROUNDING if least_share else 0.0),
         exclude=constraints.exclude,
         always_include=constraints.always_include,
+        grids=None if B.grids is None else [sides.tolist() if sides.any() else None for sides in B.grids],
+        max_pairs=constraints.max_pairs,
+        smoothness=constraints.smoothness,
     )
 
 

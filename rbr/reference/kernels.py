@@ -12,6 +12,7 @@ from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.grids import average_grids
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 from rbr.reference.rectangles import cut_grids
+from rbr.reference.surfaces import smooth_grids
 
 __all__ = [
     "add_field_sizes",
@@ -40,6 +41,7 @@ __all__ = [
     "rmatvec",
     "rmatvec_outputs",
     "score",
+    "smooth_grids",
     "softmax_hessian_times",
     "softmax_of_rows",
     "softmax_sums",

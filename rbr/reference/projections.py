@@ -20,8 +20,17 @@ from functools import cache
 
 import numpy as np
 
-# Kernels take a shape as its index here.
+from rbr.reference.rectangles import cut_grids
+from rbr.reference.surfaces import parts_of, roughness_matrix, smooth_grids
+
+# The kernel of tables of one column takes a shape as its index here.
 SHAPES = ("constant", "linear", "mixed", "increasing", "decreasing", "levels", "frequency", "free")
+
+# The shapes of grids of two columns.
+GRID_SHAPES = ("rectangles", "surface")
+
+# Grids of at most this many bins a side are cut exactly.
+MOST_EXACT = 12
 
 NO_PIECE = -1
 
@@ -390,6 +399,63 @@ _CHOOSE = dict(
 )
 
 
+# ---------------------------------------------------------------- grids of two columns
+
+
+def prox_grid(table, weights, sides, shape, limit, price, greedy=False, strength=0.0, smoothness=0.0):
+    """`prox_table` of a centred grid, whose cells of missing values are parts of it.
+
+    sides : bins along both sides, whether each has one more, of missing values, and whether its bins are levels
+    limit : of rectangles, those of missing values too
+    strength : mu * smoothness, for a surface: the penalty at the step mu
+    smoothness : the same at a step of 1, by which the code is counted
+    """
+    n_a, n_b, more_a, more_b, *_ = sides
+    zero = np.zeros(len(table)), np.full(len(table), NO_PIECE, dtype=np.int32), 0.0, 0.0
+    offsets, grids = np.array([0, len(table)]), np.array([sides])
+    n_parts = (1 + more_a) * (1 + more_b)
+    if shape == "surface":
+        out = np.zeros(len(table))
+        smooth_grids(offsets, grids, table, weights, np.array([strength / len(table)]), out, 0, 1)
+        labels, gain, code = 2 * np.arange(len(table)), weights @ (table * out), surface_code(sides, smoothness)
+    else:
+        log_places = np.log(max(n_a + n_b - 2, 1))
+        most_exact = 0 if greedy else MOST_EXACT
+        labels = np.zeros(len(table), dtype=np.int32)
+        run = np.array([limit]), np.array([price * log_places]), most_exact, labels
+        cut_grids(offsets, grids, table[:, None], weights, *run, 0, 1)
+        out = np.zeros(len(table))
+        for k in np.unique(labels):
+            inside = labels == k
+            if weights[inside].any():
+                out[inside] = w_mean(table[inside], weights[inside])
+        gain, code = weights @ out**2, (labels.max() + 1 - n_parts) * log_places + n_parts - 1
+        labels = 2 * labels
+    net = gain / 2 - price * code
+    if np.ptp(out[weights > 0]) == 0 or not net > 0:
+        return zero
+    return out, labels.astype(np.int32), net, code
+
+
+def surface_code(sides, smoothness):
+    """The trace of the smoother if all cells held as many rows, less 1: sum over the parts of tr (I + s K)^-1."""
+    values = 0.0
+    for rows, columns, has_levels in parts_of(sides):
+        K = roughness_matrix(rows.stop - rows.start, columns.stop - columns.start, has_levels)
+        values += np.trace(np.linalg.inv(np.eye(len(K)) + smoothness * K))
+    return values - 1
+
+
+def roughness(table, sides):
+    """g' K g of all parts of a grid, per cell."""
+    grid = table.reshape(sides[0] + sides[2], sides[1] + sides[3])
+    total = 0.0
+    for rows, columns, has_levels in parts_of(sides):
+        part = grid[rows, columns]
+        total += part.ravel() @ roughness_matrix(*part.shape, has_levels) @ part.ravel()
+    return total / grid.size
+
+
 # ---------------------------------------------------------------- all tables
 
 
@@ -407,6 +473,9 @@ class ConstraintSet:
     least_rows : the least share of the rows in a piece of each table; None: no minimum
     exclude : features whose tables are zero
     always_include : features that P_G keeps before all others, unless their tables are zero, and without an entry price
+    grids : the sides of each table that is a grid of two columns, None for others
+    max_pairs : the most of those that are not zero, apart from s_G; None for no limit
+    smoothness : the penalty of a surface is smoothness / 2 times its roughness
     """
 
     offsets: np.ndarray
@@ -421,6 +490,15 @@ class ConstraintSet:
     least_rows: Sequence[float] | None = None
     exclude: Sequence[int] = ()
     always_include: Sequence[int] = ()
+    grids: Sequence[Sequence[int] | None] | None = None
+    max_pairs: int | None = None
+    smoothness: float = 0.0
+
+    @property
+    def is_pair(self):
+        """Which tables are grids of two columns."""
+        grids = [None] * len(self.tables) if self.grids is None else self.grids
+        return np.array([sides is not None for sides in grids], dtype=bool)
 
     @property
     def tables(self):
@@ -433,7 +511,7 @@ def project(f, C):
     return prox(f, C, price=0.0, entry_price=0.0)[0]
 
 
-def prox(f, C, price, entry_price):
+def prox(f, C, price, entry_price, step=0.0):
     """The proximal step on stacked tables: P_zm, then P_L or its priced form per table, then P_G.
 
     argmin over g in C of  ||f - g||_w^2 / 2 + sum over tables g_j != 0 of (price * code_j + entry_price)
@@ -445,7 +523,10 @@ def prox(f, C, price, entry_price):
     ----------
     f : array of shape (n_coef,) or (n_coef, n_classes)
     C : ConstraintSet
-    price, entry_price : mu * lambda * kappa and mu * lambda * 2 log(1 + p); both 0 without a jump cost
+    price : mu * lambda * kappa
+    entry_price : mu * lambda * 2 log(1 + p), p the number of tables of the same kind; one number or one for each table.
+        Both prices are 0 without a jump cost.
+    step : mu, by which surfaces are smoothed
 
     Returns
     -------
@@ -459,14 +540,24 @@ def prox(f, C, price, entry_price):
     out, nets, codes = np.zeros(by_class.shape), np.zeros(len(tables)), np.zeros(len(tables))
     for j, table in enumerate(tables):
         w = C.weights[table]
-        shape = C.shapes[j], C.limits[j], price, C.greedy, rows[table], least_rows[j]
+        shape = C.shapes[j], C.limits[j], price, C.greedy
         for k, u in enumerate(by_class[table].T):
-            out[table, k], _, net, code = prox_table(
-                project_zero_mean(u, w), w, C.positions[table], C.missing[j], *shape
-            )
+            centred = project_zero_mean(u, w)
+            if C.shapes[j] in GRID_SHAPES:
+                found = prox_grid(centred, w, C.grids[j], *shape, step * C.smoothness, C.smoothness)
+            else:
+                own_rows = rows[table], least_rows[j]
+                found = prox_table(centred, w, C.positions[table], C.missing[j], *shape, *own_rows)
+            out[table, k], _, net, code = found
             nets[j] += net
             codes[j] += code
-    kept = keep_largest(ranks(nets, C, entry_price), C.max_features)
+    paid = ranks(nets, C, entry_price)
+    kept = np.concatenate(
+        [
+            keep_largest(np.where(C.is_pair, -np.inf, paid), C.max_features),
+            keep_largest(np.where(C.is_pair, paid, -np.inf), C.max_pairs),
+        ]
+    )
     for j in set(range(len(nets))) - set(kept.tolist()):
         out[tables[j]], codes[j] = 0.0, 0.0
     return out.reshape(f.shape), codes

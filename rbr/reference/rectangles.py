@@ -1,4 +1,4 @@
-"""Grids cut into few rectangles: the exact projection, for small grids, and the definition of the kernel `cut_grids`.
+"""Grids cut into few rectangles, small ones exactly: the definition of the kernel `cut_grids`.
 
 The set of tables that are constant on at most k rectangles, made by cutting a grid again and again from one side to the
 other (guillotine cuts), is a closed cone that is closed under adding a constant, so the decomposition P_C = P_G o P_L o
@@ -16,6 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from rbr.reference.surfaces import parts_of
+
 # A cut must gain more than another by this part of what the grid could explain, or the first of them is taken: less is
 # a rounding error.
 LEAST_GAIN = 1e-10
@@ -28,27 +30,45 @@ def explained(values, weights):
     return 0.5 * float(sums @ sums) / total if total > 0 else 0.0
 
 
-def best_rectangles(values, weights, limit, price=0.0):
+def best_rectangles(values, weights, limit, price=0.0, parts=None):
     """(what is explained less the price of the cuts, the rectangles) of the best guillotine cuts into at most `limit`.
 
     A dynamic programme over all rectangles of the grid and numbers of parts: for grids of at most a dozen bins a side.
+    Given parts are there from the start and cost nothing; each has at least one rectangle, whatever the limit is.
     """
+    least = LEAST_GAIN * explained(np.abs(values), weights)
+    parts = [(0, values.shape[0], 0, values.shape[1])] if parts is None else parts
 
     @lru_cache(None)
     def best(a, b, c, d, k):
-        found = explained(values[a:b, c:d], weights[a:b, c:d]), ((a, b, c, d),)
         if k == 1:
-            return found
+            return explained(values[a:b, c:d], weights[a:b, c:d]), ((a, b, c, d),)
+        if k > (b - a) * (d - c):
+            return best(a, b, c, d, (b - a) * (d - c))
+        found = best(a, b, c, d, k - 1)
         ways = [((a, m, c, d), (m, b, c, d)) for m in range(a + 1, b)]
         ways += [((a, b, c, m), (a, b, m, d)) for m in range(c + 1, d)]
         for one, other in ways:
             for n in range(1, k):
                 left, right = best(*one, n), best(*other, k - n)
-                if left[0] + right[0] - price > found[0]:
+                if left[0] + right[0] - price > found[0] + least:
                     found = left[0] + right[0] - price, left[1] + right[1]
         return found
 
-    return best(0, values.shape[0], 0, values.shape[1], limit)
+    @lru_cache(None)
+    def together(n_parts, k):
+        """The same of the first parts together, in at most k rectangles."""
+        if n_parts == 0:
+            return 0.0, ()
+        found = None
+        for n in range(1, k - n_parts + 2):
+            before, last = together(n_parts - 1, k - n), best(*parts[n_parts - 1], n)
+            if found is None or before[0] + last[0] > found[0] + least:
+                found = before[0] + last[0], before[1] + last[1]
+        return found
+
+    n_cells = sum((b - a) * (d - c) for a, b, c, d in parts)
+    return together(len(parts), max(min(limit, n_cells), len(parts)))
 
 
 def best_cut(values, weights, price, least):
@@ -111,11 +131,12 @@ def cut_grids(
     weights,  # IN  (offsets[-1],): at least 0
     limits,  # IN  (n_grids,) int64: the most rectangles
     prices,  # IN  (n_grids,): of a cut, at least 0
+    most_exact,  # IN  int: grids of at most this many ordered bins a side are cut exactly
     labels_out,  # OUT (offsets[-1],) int32: the rectangle of each cell, of the grids first <= t < last
     first,
     last,
 ):
-    """Rectangles of each grid, best first, looking one cross cut ahead; missing values lie outside the cuts.
+    """The best rectangles of each small grid; of others good ones, best first, looking one cross cut ahead.
 
     The ordered bins, the row and the column of missing values and the cell that these share are cut apart first, even
     if the limit is less.
@@ -123,14 +144,15 @@ def cut_grids(
     for t in range(first, last):
         n_a, n_b, more_a, more_b = sides[t, :4].tolist()
         cells, shape = slice(offsets[t], offsets[t + 1]), (n_a + more_a, n_b + more_b)
-        parts = [
-            (rows, columns)
-            for rows in (slice(0, n_a), slice(n_a, n_a + more_a))
-            for columns in (slice(0, n_b), slice(n_b, n_b + more_b))
-            if rows.start < rows.stop and columns.start < columns.stop
-        ]
+        parts = [(rows, columns) for rows, columns, _ in parts_of((*sides[t, :4].tolist(), 0, 0))]
         grid = values[cells].reshape(*shape, -1), weights[cells].reshape(shape)
+        if max(n_a, n_b) <= most_exact:
+            bounds = [(rows.start, rows.stop, columns.start, columns.stop) for rows, columns in parts]
+            found = best_rectangles(*grid, limits[t], prices[t], bounds)[1]
+            rectangles = [(slice(a, b), slice(c, d)) for a, b, c, d in found]
+        else:
+            rectangles = cut_greedily(*grid, limits[t], prices[t], parts)
         labels = np.empty(shape, dtype=np.int32)
-        for k, part in enumerate(cut_greedily(*grid, limits[t], prices[t], parts)):
-            labels[part] = k
+        for k, rectangle in enumerate(rectangles):
+            labels[rectangle] = k
         labels_out[cells] = labels.ravel()

@@ -7,16 +7,19 @@ package.
 """
 
 from rbr.shapes.codes import level_codes
+from rbr.shapes.grids import Grid, pull_of_roughness
 from rbr.shapes.isotonic import isotonic
 from rbr.shapes.registry import NATIVE, flags, register, shape_names, spec_at, spec_of, unregister
 from rbr.shapes.spec import ShapeSpec
 
 __all__ = [
     "NATIVE",
+    "Grid",
     "ShapeSpec",
     "flags",
     "isotonic",
     "level_codes",
+    "pull_of_roughness",
     "register",
     "shape_names",
     "spec_at",

@@ -1,4 +1,7 @@
-"""The shapes by name and number. The first ones are native: the kernels know them by their numbers."""
+"""The shapes by name and number.
+
+The first ones are native, searched by kernels; `prox_tables` knows its own, which come first, by their numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,13 @@ import numpy as np
 
 from rbr.shapes.bases import cosines
 from rbr.shapes.codes import cheapest_free_code, cheapest_level_code, free_code, level_code
+from rbr.shapes.grids import (
+    cheapest_rectangles_code,
+    cheapest_surface_code,
+    rectangles_code,
+    smooth_cells,
+    surface_code,
+)
 from rbr.shapes.spec import ShapeSpec
 
 KERNEL = "prox_tables"
@@ -31,6 +41,27 @@ NATIVE = (
     ),
     ShapeSpec(
         "free", KERNEL, code_length=free_code, cheapest_code=cheapest_free_code, has_jumps=False, is_never_flat=True
+    ),
+    ShapeSpec(
+        "rectangles",
+        "cut_grids",
+        on_grid=True,
+        code_length=rectangles_code,
+        cheapest_code=cheapest_rectangles_code,
+        has_jumps=False,
+    ),
+    ShapeSpec(
+        "surface",
+        "smooth_grids",
+        on_grid=True,
+        is_smooth=True,
+        code_length=surface_code,
+        cheapest_code=cheapest_surface_code,
+        basis=smooth_cells,
+        has_jumps=False,
+        has_pieces=False,
+        can_be_resegmented=False,
+        is_never_flat=True,
     ),
 )
 

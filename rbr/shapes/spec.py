@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,12 @@ class ShapeSpec:
         ``search(u, w, x, limit, price) -> (table, labels, code)`` of one table's ordered bins: values, weights and
         positions of the bins, the limit on pieces and the price of a unit of code. It returns the best table of the
         shape, 2 * piece + is_line for each bin, and its code length.
+    on_grid : bool
+        Whether its tables are the cells of grids of two columns. Then `search` and `basis` are given a `Grid` in place
+        of the positions and all cells, those of missing values too, and the two functions of code lengths are given
+        grids in place of numbers of ordered bins.
+    is_smooth : bool
+        Whether its tables pay for their roughness, and are not made of pieces.
     code_length : callable
         ``code_length(n_pieces, n_lines, n_ordered) -> float`` of a table that is not zero.
     cheapest_code : callable
@@ -55,8 +62,8 @@ class ShapeSpec:
 
     name: str
     search: str | Search
-    code_length: Callable[[int, int, int], float] = constant_code
-    cheapest_code: Callable[[np.ndarray, np.ndarray], np.ndarray] = log_of_bins
+    code_length: Callable[[int, int, Any], float] = constant_code
+    cheapest_code: Callable[[Any, np.ndarray], np.ndarray] = log_of_bins
     basis: Callable[..., tuple[np.ndarray, np.ndarray, int]] = indicators_and_lines
     monotone: int = 0
     is_grouped: bool = False
@@ -67,3 +74,5 @@ class ShapeSpec:
     can_be_sampled: bool = True
     needs_equal_weights: bool = False
     is_never_flat: bool = False
+    on_grid: bool = False
+    is_smooth: bool = False

@@ -127,7 +127,7 @@ class State:
         self.pieces_promise_enough, self.pieces_settled = not self.pieces_settled, False
         self.others = self.candidates.others(self.point)
         self.allowed = constraints.excluding(self.others) if len(self.others) else constraints
-        self.growing = self.allowed.with_max_features(_n_features_allowed(problem, self.point))
+        self.growing = self.allowed.of_at_most(_n_features_allowed(problem, self.point))
 
     @property
     def tolerance(self) -> float:
@@ -253,9 +253,9 @@ def finish(state: State) -> Ending:
 
 def proximal_step(state: State) -> Prox:
     """P(f - step * gradient) with few new features at a time; if nothing changes, over all candidates, then all."""
-    problem, limit = state.problem, state.problem.constraints.max_features
+    problem = state.problem
     found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
-    if state.residual <= state.tolerance and state.growing.max_features != limit:
+    if state.residual <= state.tolerance and state.growing.is_limited_more_than(state.allowed):
         state.growing = state.allowed
         found, state.residual = problem.step_from(state.gradient, state.step, state.growing)
     if state.residual <= state.tolerance and len(state.others) and state.options.searches_all_columns:
@@ -343,7 +343,7 @@ def single_moves(state: State) -> Iterator[Attempt]:
         )
     if len(point.support) == problem.constraints.n_features:
         return
-    if len(point.support) == problem.constraints.max_features:
+    if problem.constraints.is_full(point.support)[point.support].any():
         yield from attempt(swaps(problem, point, labels, problem.entry_step, others))
     elif problem.is_flat:
         yield from attempt(longer_steps(problem, gradient, labels, state.step))
@@ -359,7 +359,7 @@ def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarra
     The shortest that proposes anything new proposes the features and pieces that are most certain to be worth their
     cost.
     """
-    growing = problem.constraints.with_max_features(_n_features_allowed(problem, gradient.point))
+    growing = problem.constraints.of_at_most(_n_features_allowed(problem, gradient.point))
     while (step := 2 * step) <= problem.entry_step:
         found, _ = problem.step_from(gradient, step, growing)
         if not np.array_equal(found.labels, labels):
@@ -367,6 +367,5 @@ def longer_steps(problem: Problem, gradient: ScreenedGradient, labels: np.ndarra
 
 
 def _n_features_allowed(problem: Problem, point: Point) -> int:
-    """How many features a step from here may use."""
-    n_features, limit = max(problem.options.first_features, 2 * len(point.support)), problem.constraints.max_features
-    return n_features if limit is None else min(limit, n_features)
+    """How many tables of each kind a step from here may use."""
+    return max(problem.options.first_features, 2 * len(point.support))

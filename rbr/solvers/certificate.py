@@ -85,9 +85,8 @@ class Certificate:
 
     @cached_property
     def entry(self) -> tuple[Entry | None, float]:
-        if len(self._point.support) == self._problem.constraints.max_features:
-            return None, 0.0
-        return self._best(entries(self._problem, self._point, self._labels, self._problem.entry_step))
+        excluded = np.flatnonzero(self._problem.constraints.is_full(self._point.support))
+        return self._best(entries(self._problem, self._point, self._labels, self._problem.entry_step, excluded))
 
     def _best(self, proposals):
         best = (None, 0.0)

@@ -17,7 +17,7 @@ from rbr.objective.protocol import Point
 from rbr.solvers.pieces import piece_basis
 from rbr.solvers.problem import Problem
 from rbr.solvers.proposal import NONE, Entry, Proposal, Shift, Swap
-from rbr.solvers.refit import ridge, used_features
+from rbr.solvers.refit import penalty, used_features
 
 
 def swaps(
@@ -26,7 +26,8 @@ def swaps(
     """For each used feature, the least important first: the unused feature that explains most in its place.
 
     The others are first refitted without it, so that what it alone explained becomes unexplained again. Each swap costs
-    a Newton step and a pass over all columns except `excluded`, which may not enter.
+    a Newton step and a pass over all columns except `excluded`, which may not enter. A table is swapped with one of its
+    kind: one of a column, or a pair.
     """
     constraints = problem.constraints
     squares = (point.f**2).reshape(len(point.f), -1).sum(axis=1) * constraints.weights
@@ -34,12 +35,13 @@ def swaps(
     for out in point.support[np.argsort(importance, kind="stable")]:
         if constraints.forced[out]:
             continue
+        of_other_kind = np.flatnonzero(constraints.is_pair != constraints.is_pair[out])
         f, pieces = point.f.copy(), labels.copy()
         bins = slice(constraints.offsets[out], constraints.offsets[out + 1])
         f[bins], pieces[bins] = 0.0, -1
         removal = Proposal(None, f, point.support[point.support != out], pieces)
         without, pieces, _ = problem.improve(removal, point.intercept, step=step, n_newton=1, tol=0.0)
-        entered = _best_to_enter(problem, without, pieces, step, np.append(excluded, out))
+        entered = _best_to_enter(problem, without, pieces, step, np.concatenate([excluded, [out], of_other_kind]))
         if entered is not None:
             yield replace(entered, change=Swap(int(out), cast(Entry, entered.change).into))
 
@@ -89,7 +91,7 @@ def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np
     newton = np.divide(constraints.weights[bins] * gradient[bins], by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
     weights, target = constraints.weights.copy(), np.zeros_like(point.f)
     weights[bins], target[bins] = by_bin / total, point.f[bins] - newton
-    geometry = constraints.on(weights).with_max_features(None)
+    geometry = constraints.on(weights).without_limits_on_tables()
     found = geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
     pieces, f = labels.copy(), point.f.copy()
     pieces[bins], f[bins] = found.labels[bins], found.f[bins]
@@ -104,7 +106,7 @@ def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np
     # The tables found have mean zero in the geometry of the curvature; centre them in that of the weights.
     means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
     f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
-    promise += ridge(point.f, constraints.weights, problem.alpha) - ridge(f, constraints.weights, problem.alpha)
+    promise += penalty(point.f, constraints, problem.alpha) - penalty(f, constraints, problem.alpha)
     intercept_move = -float(by_bin @ (f - point.f)[bins]) / total
     return Proposal(None, f, support, pieces, promise, intercept_move)
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rbr._backend import kernels
-from rbr._parallel import over_ranges
+from rbr.constraints import cut_into_rectangles
 from rbr.data.grids import CoarseBins
 from rbr.objective.protocol import Objective, Point
 
@@ -59,9 +58,10 @@ class PairFit:
     def n_pairs(self) -> int:
         return len(self.pairs)
 
-    def sides(self) -> np.ndarray:
-        """See `sides_of`."""
-        return sides_of(self.coarse, self.pairs)
+    @property
+    def grids(self) -> np.ndarray:
+        """See `BinnedMatrix`."""
+        return self.coarse.sides(self.pairs)
 
     def scores(self) -> Any:
         """What the pairs add to the scores of the rows."""
@@ -99,7 +99,7 @@ class PairFit:
         f = self.point.f.reshape(tables.n_coef, -1).copy()
         H = np.maximum(H.reshape(f.shape), 0.0)
         rectangle = np.zeros(tables.n_coef, dtype=np.int32)
-        for k, (n_a, n_b, *_) in enumerate(self.sides().tolist()):
+        for k, (n_a, n_b, *_) in enumerate(self.grids.tolist()):
             cells, shape = slice(tables.offsets[k], tables.offsets[k + 1]), (*self.coarse.n_bins[self.pairs[k]], -1)
             weights = H[cells].reshape(shape)
             if keeps_order:
@@ -112,20 +112,10 @@ class PairFit:
 
     def _in_rectangles(self, most: int) -> PairFit:
         tables = self.objective.tables
-        values = np.ascontiguousarray(self.point.f.reshape(tables.n_coef, -1))
-        rectangle = np.zeros(tables.n_coef, dtype=np.int32)
+        values = self.point.f.reshape(tables.n_coef, -1)
         limits, prices = np.full(self.n_pairs, most), np.zeros(self.n_pairs)
-        inputs = tables.offsets, self.sides(), values, tables.weights, limits, prices
-        over_ranges(kernels().cut_grids, self.n_pairs, self.objective.n_threads, *inputs, rectangle)
-        f = values.copy()
-        for k in range(self.n_pairs):
-            cells = slice(tables.offsets[k], tables.offsets[k + 1])
-            own, w = rectangle[cells], tables.weights[cells]
-            total = np.bincount(own, w)
-            for column in f[cells].T:
-                # An empty rectangle keeps the mean of its cells.
-                sums = np.where(total > 0, np.bincount(own, w * column), np.bincount(own, column))
-                column[:] = (sums / np.where(total > 0, total, np.bincount(own)))[own]
+        args = tables.offsets, self.grids, values, tables.weights, limits, prices
+        f, rectangle = cut_into_rectangles(*args, n_threads=self.objective.n_threads)
         return replace(self._with_tables(f), rectangle=rectangle)
 
     def _made_monotone(self, signs: Sequence[tuple[int, ...]]) -> PairFit:
@@ -188,12 +178,6 @@ def _make_lines_monotone(grid: np.ndarray, weights: np.ndarray, n_ordered: int, 
 
     for line, w in zip(grid[:n_ordered].T, weights[:n_ordered].T, strict=True):
         line[:] = isotonic_regression(line, weights=np.maximum(w, 1e-12), increasing=sign > 0).x
-
-
-def sides_of(coarse: CoarseBins, pairs: np.ndarray) -> np.ndarray:
-    """Ordered bins along both sides of the grids of some pairs; whether each has one of missing values; or levels."""
-    columns = [coarse.n_ordered[pairs], coarse.missing[pairs], coarse.has_levels[pairs]]
-    return np.ascontiguousarray(np.column_stack(columns), dtype=np.int64)
 
 
 def thinned(

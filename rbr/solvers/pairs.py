@@ -14,8 +14,8 @@ pairs once more, by whoever owns them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from rbr.constraints import Constraints
 from rbr.data.grids import CoarseBins, coarse_bins
 from rbr.objective.protocol import Objective, Point
 from rbr.solvers.averaging import Averaging
-from rbr.solvers.pair_fit import PairFit, sides_of
+from rbr.solvers.pair_fit import PairFit
 from rbr.solvers.pair_gains import held_out_gains
 
 # Pairs are judged in tiles of this many tables, so that the joint sums of one tile are held at a time.
@@ -68,18 +68,18 @@ class Cells:
 class GridAveraging(Averaging):
     """Rounds over the grids of pairs.
 
-    sides : (n_pairs, 6) what `sides_of` says of each grid
     n_candidates : the pairs that could have been chosen
     used_df : the numbers that the mains have been fitted with
     """
 
-    sides: np.ndarray = field(default_factory=lambda: np.empty((0, 6), dtype=np.int64))
     n_candidates: int = 1
     used_df: float = 0.0
 
     def __post_init__(self):
         super().__post_init__()
         self.posterior.rows[:] = JUDGED_PRIOR_ROWS
+        # Pairs that are used whatever their evidence need none, and have it for one output after the other.
+        self.posterior.evidence[self.bound.forced] = 0.0
 
     def price_beside(self, n_used: np.ndarray) -> np.ndarray:
         return price_of_pair(self.n_candidates, n_used, self.has_bounded_rows, self.objective.options)
@@ -97,7 +97,9 @@ class GridAveraging(Averaging):
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         weights = self.objective.tables.weights[self.objective.tables.bins_of(tables)]
         table = np.repeat(np.arange(len(tables)), sizes)
-        return Cells(tables, offsets[:-1], table, weights, offsets, np.ascontiguousarray(self.sides[tables]))
+        return Cells(
+            tables, offsets[:-1], table, weights, offsets, cast(np.ndarray, self.objective.tables.grids)[tables]
+        )
 
     def average(self, at: Any, output: int, S: np.ndarray, W: np.ndarray) -> np.ndarray:
         posterior, options = self.posterior, self.objective.options
@@ -226,7 +228,7 @@ class PairSearch:
         """
         gains, errors = held_out_gains(fit, lambda inside: self._on_bag(inside, fit))
         options, in_all = self.objective.options, gains * self.objective.n_total / fit.dispersion
-        is_noise = (gains <= options.proven_gain * errors) | (in_all <= options.least_gain_of_pairs)
+        is_noise = (gains <= options.proven_gain * errors) | (in_all <= self._least_gain)
         is_kept = ~is_noise | self._is_forced(fit.pairs)
         fit = replace(fit, gain=gains)
         if is_kept.all():
@@ -235,11 +237,25 @@ class PairSearch:
             return None
         return self._only(self.objective.shifted_by(mains), fit, np.flatnonzero(is_kept))
 
+    @property
+    def _least_gain(self) -> float:
+        """What a pair must gain on all rows, in units of log-likelihood.
+
+        The best of many candidates gains about the log of their number by chance, and the mains and the search have
+        seen the rows outside bags too. To keep a pair wrongly costs some units in all, which is much for each row only
+        where rows are few; on many rows weak pairs together predict better.
+        """
+        options, loss, n = self.objective.options, self.objective.loss, self.objective.n_total
+        if loss.has_known_dispersion:  # rows of rare classes say little
+            n *= min(self.objective.constant_curvature / (loss.curvature_bound() or 1.0), 1.0)
+        of_best = options.gain_per_log_candidates * np.log(max(len(self.spec.candidates), 1))
+        return max(options.least_gain_of_pairs, of_best * min(options.few_rows_of_pairs / n, 1.0))
+
     def _on_bag(self, inside: Objective, fit: PairFit) -> Point:
         bound = Constraints(shape="free").bind_to(inside.tables, inside.n_total)
         run = GridAveraging(
             *(inside, bound, self.alpha, np.ones(fit.n_pairs, dtype=bool), fit.dispersion, True),
-            *(inside.options.bag_settled, fit.sides()),
+            inside.options.bag_settled,
         )
         run.posterior.rows[:], run.posterior.evidence[:] = fit.prior_rows, fit.evidence
         return run.settle(run.point(), lambda point: False)[0]
@@ -281,7 +297,7 @@ class PairSearch:
         settled = objective.options.bag_settled
         own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
         run = GridAveraging(
-            *(objective, bound, *own, sides_of(self.coarse, pairs)),
+            *(objective, bound, *own),
             n_candidates=len(self.spec.candidates) + len(self.spec.forced),
             used_df=used_df,
         )
@@ -356,7 +372,7 @@ class PairSearch:
         tables = np.unique(pairs)
         G, H, starts = rows.joint_sums(point, coarse, tables, rows.loss.is_straight_in_places)
         a, b = np.searchsorted(tables, pairs.T)
-        sides = sides_of(coarse, pairs)
+        sides = coarse.sides(pairs)
         sizes = coarse.n_bins[pairs].prod(axis=1)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         table = np.repeat(np.arange(len(pairs)), sizes)

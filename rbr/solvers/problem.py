@@ -12,14 +12,14 @@ from rbr._options import SolverOptions
 from rbr.constraints import BoundConstraints, Prox
 from rbr.objective.protocol import Objective, Point
 from rbr.solvers.proposal import Proposal
-from rbr.solvers.refit import norm, refit, ridge
+from rbr.solvers.refit import norm, penalty, refit
 from rbr.solvers.screening import Screen, ScreenedGradient
 from rbr.solvers.space import Spaces
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Minimise loss + alpha / 2 ||f||_w^2 + cost over the constraint set.
+    """Minimise loss + alpha / 2 ||f||_w^2 + roughness of surfaces + cost over the constraint set.
 
     Attributes
     ----------
@@ -52,8 +52,8 @@ class Problem:
         return self.constraints.cost(labels, support, self.scale)
 
     def value(self, point: Point, labels: np.ndarray) -> float:
-        """Loss + ridge + jump cost."""
-        return point.loss + ridge(point.f, self.constraints.weights, self.alpha) + self.cost(labels, point.support)
+        """Loss + ridge + roughness + jump cost."""
+        return point.loss + penalty(point.f, self.constraints, self.alpha) + self.cost(labels, point.support)
 
     def dispersion_ratio(self, point: Point) -> float:
         """The dispersion around a point over phi, the unit of the jump cost."""
@@ -121,7 +121,7 @@ class Problem:
         """The table of the one feature outside `without` that gains most by a proximal step from zero."""
         gradient = self.screen.look_at(point)
         return gradient.step_of_others(
-            self.constraints.with_max_features(1), step, self.scale, without, alpha=self.alpha, n_threads=self.n_threads
+            self.constraints.of_best(), step, self.scale, without, alpha=self.alpha, n_threads=self.n_threads
         )
 
     # Refits ---------------------------------------------------------------------------------------------------

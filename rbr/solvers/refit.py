@@ -25,23 +25,23 @@ def refit(
     enough: float = 0.0,
     spaces: Spaces | None = None,
 ) -> tuple[Point, np.ndarray]:
-    """Newton steps within the pieces of a point, each accepted only if loss + ridge falls.
+    """Newton steps within the pieces of a point, each accepted only if loss + penalty falls.
 
     Stops when a gradient step of the given size within the pieces would move the tables by at most tol * ||f||_w, when
-    twice the decrease that a Newton step predicts would not reach the target for loss + ridge, or when the next Newton
-    step can be expected to gain less than `enough`.
+    twice the decrease that a Newton step predicts would not reach the target for loss + penalty, or when the next
+    Newton step can be expected to gain less than `enough`.
     Returns the point and its labels; monotone tables may have merged pieces. `spaces` holds the last space of earlier
     refits, with its factored Hessian.
     """
     if not len(point.support):
         return point, labels
-    value = point.loss + ridge(point.f, constraints.weights, alpha)
+    value = point.loss + penalty(point.f, constraints, alpha)
     spaces = Spaces() if spaces is None else spaces
     last_descent = np.inf
     for _ in range(max_newton):
         space = spaces.of(objective, constraints, point.support, labels)  # a new one if monotone pieces were merged
         gradient = objective.gradient(point, point.support) if point.gradient is None else point.gradient
-        slope = space.coordinates(gradient) + alpha * space.coordinates(point.f)
+        slope = space.coordinates(gradient) + space.pull_of_penalty(space.coordinates(point.f), alpha)
         if step * np.linalg.norm(slope) <= tol * norm(point.f, constraints.weights):
             break
         trial = _descend(objective, constraints, point, labels, space, slope, alpha, value, target)
@@ -77,7 +77,7 @@ def _descend(objective, constraints, point, labels, space, gradient, alpha, valu
             tables, new_labels = keep_monotone(constraints, moved, labels, point.support)
             intercept = point.intercept + 0.5**halving * space.intercept_move(move)
             trial = objective.point(tables, used_features(constraints, new_labels), intercept)
-            trial_value = trial.loss + ridge(tables, constraints.weights, alpha)
+            trial_value = trial.loss + penalty(tables, constraints, alpha)
             if trial_value < value:
                 return trial, new_labels, trial_value
     return None
@@ -94,6 +94,11 @@ def norm(f: np.ndarray, weights: np.ndarray) -> float:
 def ridge(f: np.ndarray, weights: np.ndarray, alpha: float) -> float:
     """alpha / 2 ||f||_w^2."""
     return 0.5 * alpha * norm(f, weights) ** 2 if alpha else 0.0
+
+
+def penalty(f: np.ndarray, constraints: BoundConstraints, alpha: float) -> float:
+    """Ridge, and the roughness of surfaces."""
+    return ridge(f, constraints.weights, alpha) + constraints.roughness(f)
 
 
 def keep_monotone(constraints: BoundConstraints, f: np.ndarray, labels: np.ndarray, support: np.ndarray):

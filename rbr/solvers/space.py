@@ -26,12 +26,16 @@ SINGULAR_SHARE = 1e-3
 
 
 class SpaceTable(NamedTuple):
-    """A table of one class in a space: its index, basis, bins, and where its coordinates are among the class's."""
+    """A table of one class in a space: its index, basis, bins, and where its coordinates are among the class's.
+
+    penalty : the second derivative of the roughness of a surface; None for other tables
+    """
 
     table: int
     basis: TableBasis
     bins: slice
     where: slice
+    penalty: np.ndarray | None
 
 
 class Space:
@@ -57,10 +61,13 @@ class Space:
         for j in self.support:
             bins = slice(self.offsets[j], self.offsets[j + 1])
             if (labels[bins] >= 0).any():
-                geometry = self.weights[bins], constraints.positions[bins]
-                basis = piece_basis(labels[bins], *geometry, constraints.shapes[j], constraints.missing[j])
+                spec = constraints.spec(j)
+                places = constraints.grid(j) if spec.on_grid else constraints.positions[bins]
+                geometry = self.weights[bins], places, constraints.shapes[j], constraints.missing[j]
+                basis = piece_basis(labels[bins], *geometry)
                 size = basis.basis.shape[1]
-                tables.append(SpaceTable(int(j), basis, bins, slice(first, first + size)))
+                penalty = constraints.roughness_within(j, basis.basis) if spec.is_smooth else None
+                tables.append(SpaceTable(int(j), basis, bins, slice(first, first + size), penalty))
                 first += size
         return tables
 
@@ -102,6 +109,24 @@ class Space:
                 columns[t.bins, c] = t.basis.basis @ mine[t.where]
         return out
 
+    def pull_of_penalty(self, coordinates: np.ndarray, alpha: float) -> np.ndarray:
+        """The gradient of ridge and roughness."""
+        out = alpha * coordinates
+        for start, tables in zip(self.starts, self.classes, strict=False):
+            for t in tables:
+                if t.penalty is not None:
+                    own = slice(start + t.where.start, start + t.where.stop)
+                    out[own] += t.penalty @ coordinates[own]
+        return out
+
+    def _add_penalty(self, hessian: np.ndarray, c: int, start: int = 0) -> np.ndarray:
+        """The Hessian of a class, which begins at a row, with the roughness of its surfaces added in place."""
+        for t in self.classes[c]:
+            if t.penalty is not None:
+                own = slice(start + t.where.start, start + t.where.stop)
+                hessian[own, own] += t.penalty
+        return hessian
+
     def intercept_move(self, move: np.ndarray) -> float:
         """The change of the intercept after a move of the tables, to first order; 0 if it is not known."""
         return 0.0 if self._curvature_shares is None else -float(self._curvature_shares @ move)
@@ -139,7 +164,7 @@ class Space:
         of_tables = self.objective.hessian_times(point, curvature, self.support)
 
         def hessian_times(a):
-            return self._of_bins(of_tables(self.tables(a))) + alpha * a
+            return self._of_bins(of_tables(self.tables(a))) + self.pull_of_penalty(a, alpha)
 
         options = self.objective.options
         tol, max_iter = options.cg_tol, options.cg_steps
@@ -151,8 +176,8 @@ class Space:
     def _rough_newton(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
         """The inverse of a rough Hessian; the last one is used again while the curvature has hardly changed."""
         if self._rough_inverse is None or not self.objective.can_reuse_hessian(curvature, self._rough_inverse[1]):
-            inverse = _invert(*self._rough_hessian(point, curvature), alpha)
-            self._rough_inverse = inverse, curvature
+            hessian, coupling, total = self._rough_hessian(point, curvature)
+            self._rough_inverse = _invert(self._add_penalty(hessian, 0), coupling, total, alpha), curvature
         return self._rough_inverse[0]
 
     def _inverses(self, point: Point, curvature: Handle, alpha: float) -> Inverse:
@@ -164,7 +189,8 @@ class Space:
             if starts[c + 1] == starts[c]:
                 inverses.append(lambda r: r)
             elif self._is_small[c]:
-                inverses.append(_invert(*self._hessian_of_class(point, curvature, c), alpha))
+                hessian, coupling, total = self._hessian_of_class(point, curvature, c)
+                inverses.append(_invert(self._add_penalty(hessian, c), coupling, total, alpha))
             else:
                 inverses.append(self._invert_blocks(c, by_bin if by_bin.ndim == 1 else by_bin[:, c], alpha))
         return lambda r: np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
@@ -193,6 +219,8 @@ class Space:
         hessian -= coupling @ np.linalg.pinv(between[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
         # Nor does adding the same table to all of them.
         hessian[np.diag_indices(n)] += SINGULAR_SHARE * in_all
+        for c in range(self.n_classes):
+            self._add_penalty(hessian, c, int(self.starts[c]))
         return _invert(hessian, np.zeros(n), 0.0, alpha)
 
     def _merged_columns(self, c: int, accuracy: Accuracy | None = None) -> tuple[Handle, list[TableBasis], np.ndarray]:
@@ -252,6 +280,7 @@ class Space:
         tables, blocks = self.classes[c], []
         for t in tables:
             block = t.basis.basis.T @ (by_bin[t.bins, None] * t.basis.basis)
+            block += 0.0 if t.penalty is None else t.penalty
             block[np.diag_indices_from(block)] += alpha + 1e-10 * max(np.trace(block) / max(len(block), 1), 1e-300)
             blocks.append(cho_factor(block, lower=True) if len(block) else None)
 

@@ -18,6 +18,7 @@ from rbr._parallel import over_ranges
 from rbr.data import design
 from rbr.data.binning import Binner
 from rbr.data.design import BinnedMatrix
+from rbr.data.grids import with_pairs
 
 moderate = st.floats(-1e3, 1e3)
 BACKENDS = ("fast", "reference")
@@ -397,6 +398,25 @@ def test_columns_are_kept_by_whatever_makes_another_matrix():
     for other in (B, B.with_weights("uniform"), B[::2], B[[5, 1]], B.at([3, 3]), pickle.loads(pickle.dumps(B)), made):
         assert other.columns.dtype == np.int64
         np.testing.assert_array_equal(other.columns, [[4, -1], [0, -1], [0, 4]])
+
+
+def test_grids_are_those_of_pairs_of_features_and_are_kept():
+    """The cell of a row follows from its codes; a row without a bin on one side has no cell."""
+    codes = np.array([[0, 1, 2, 3, 1, 4], [1, 0, 2, 1, 3, 0], [0, 1, 0, 1, 1, 0]])
+    B = BinnedMatrix(codes, offsets=[0, 4, 7, 9], missing=[False, True, False], columns=[[5], [2], [0]])
+    C = with_pairs(B, [(0, 1), (2, 0)], categories=[2])
+    np.testing.assert_array_equal(C.grids, [[0] * 6] * 3 + [[4, 2, 0, 1, 0, 0], [2, 4, 0, 0, 1, 0]])
+    assert (C.columns_of(0), C.columns_of(3), C.columns_of(4)) == ((5,), (5, 2), (0, 5))
+    np.testing.assert_array_equal(C.codes[:3], codes)
+    np.testing.assert_array_equal(C.codes[3], [1, 3, 8, 10, 12, 12])
+    np.testing.assert_array_equal(C.codes[4], [0, 5, 2, 7, 5, 8])
+    for other in (C.with_weights("uniform"), C[::2], C.at([3, 3]), pickle.loads(pickle.dumps(C))):
+        np.testing.assert_array_equal(other.grids, C.grids)
+    assert with_pairs(B, [(0, 1)], max_bins=3).grids[3].tolist() == [3, 2, 0, 1, 0, 0]
+    with pytest.raises(ValueError, match=r"pairs holds \(0, 0\); a pair is of two features"):
+        with_pairs(B, [(0, 0)])
+    with pytest.raises(ValueError, match=r"pairs holds \(3, 1\); a pair is of two features that look at one column"):
+        with_pairs(C, [(3, 1)])
 
 
 def test_columns_of_a_feature_and_back():

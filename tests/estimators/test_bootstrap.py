@@ -15,6 +15,7 @@ import rbr
 from rbr import RBRClassifier, RBRRegressor
 from rbr.data.design import BinnedMatrix
 from rbr.estimators import bootstrap
+from rbr.model import Axis, PairTerm
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +106,13 @@ def test_tables_are_found_by_their_columns():
         columns=[[1, 2], [2, -1], [0, -1], [1, -1], [3, -1]],
     )
     f = np.arange(10.0)
-    found = bootstrap.bootstrap_of(model, design, [(f, np.array([0, 3])), (2 * f, np.array([1])), (f, np.array([0]))])
+    refits = [dataclasses.replace(model, terms=terms) for terms in ((a, pair), (b,), (pair,))]
+    found = bootstrap.bootstrap_of(model, design, rbr.Binner(), [f, 2 * f, f], refits)
     for term, table, bins in zip(model.terms, found.tables, (slice(6, 9), slice(2, 5), slice(0, 2)), strict=True):
         values = np.stack([f[bins], 2 * f[bins], f[bins]])
         shift = (values - term.values) @ term.weights
         assert_allclose(table[:, :, 0], values - shift[:, None], atol=1e-12)
-    # The first refit uses column 1 in two tables, which counts once.
+    # The first refit uses column 1 in two terms, which counts once.
     assert_allclose(found.frequencies, [0, 2 / 3, 1, 0])
     assert_allclose(found.term_frequencies, [1 / 3, 1 / 3, 2 / 3])
     assert [found.frequency(name) for name in ("a", "b", "a & b")] == found.term_frequencies.tolist()
@@ -119,8 +121,47 @@ def test_tables_are_found_by_their_columns():
         bootstrap.bootstrap_of(
             dataclasses.replace(model, terms=(dataclasses.replace(a, columns=(0,)),)),
             BinnedMatrix(np.zeros((1, 9), dtype=np.uint8), [0, 3], columns=[[1]]),
-            [(f, np.array([0]))],
+            rbr.Binner(),
+            [f],
+            [model],
         )
+
+
+def test_a_pair_has_a_band_in_its_own_cells():
+    """A refit on the same grid gives its values; on another one means over the bins inside a cell, by the rows."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 4, 400) * 1.0, rng.integers(0, 2, 400) * 1.0])
+    X[:30, 1] = np.nan
+    binner = rbr.Binner(categorical_features=[1]).fit(X)
+    design = binner.transform(X)
+    shares = design.shares[:4]
+    levels = Axis(1, "x1", [], ((0.0,), (1.0,)), True)
+
+    def pair(edges, values):
+        axes = Axis(0, "x0", edges, None, False), levels
+        n = len(edges) + 1
+        return PairTerm(
+            "x0 & x1", axes, values, np.full((n, 3), 1 / 3 / n), np.ones((n, 3)), np.arange(3 * n).reshape(n, 3)
+        )
+
+    model = dataclasses.replace(
+        make_model(0), terms=(pair([1.5], np.zeros((2, 3))),), n_features_in_=2, feature_names_in_=None
+    )
+    fine = rng.normal(size=(4, 3))
+    turned = Axis(1, "x1", [], ((1.0,), (0.0,)), True)
+    same = rng.normal(size=(2, 3))
+    other = dataclasses.replace(pair([1.5], same[:, [1, 0, 2]]), axes=(Axis(0, "x0", [1.5], None, False), turned))
+    refits = [dataclasses.replace(model, terms=(term,)) for term in (pair([0.5, 1.5, 2.5], fine), other)]
+    refits.append(dataclasses.replace(model, terms=()))
+    found = bootstrap.bootstrap_of(model, design, binner, [np.zeros(design.n_coef)] * 3, refits)
+    halves = np.stack([shares[k : k + 2] @ fine[k : k + 2] / shares[k : k + 2].sum() for k in (0, 2)])
+    for table, values in zip(found.tables[0][:, :, 0], (halves, same, np.zeros((2, 3))), strict=True):
+        assert_allclose(table, (values - values.mean()).ravel(), atol=1e-12)
+    assert found.band(0)[0].shape == (6, 1)
+    assert_allclose(found.frequencies, [2 / 3, 2 / 3])
+    assert found.frequency("x0 & x1") == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="bands: term 'x0 & x1' has other bins than in the bootstrap"):
+        found.check_terms(refits[0].terms)
 
 
 def test_refits_leave_noise_out_as_the_model_does():

@@ -188,8 +188,16 @@ def test_terms_of_pairs_have_mean_zero_and_a_bootstrap_has_them_too():
     pair = m.terms_[-1]
     assert abs((pair.weights * pair.values).sum()) < 1e-12
     assert pair.gain > 0 and pair.loss_drop > 0
-    boot = m.bootstrap(X, y, n=3)
-    assert len(boot.terms) == len(m.terms_) - 1
+    boot = m.bootstrap(X, y, n=8)
+    assert len(boot.terms) == len(m.terms_) and boot.frequency(pair.name) == 1.0
+    assert (boot.frequencies[[1, 2]] == 1.0).all()
+    low, high = boot.band(pair.name)
+    assert low.shape == pair.all_values.shape
+    # Every cell of the pair is near its band, which is narrower than the effect.
+    far = np.maximum(low - pair.all_values, pair.all_values - high).clip(0)[:, 0]
+    weights = pair.weights.ravel()
+    assert weights @ far < 0.2 * pair.importance
+    assert weights @ (high - low)[:, 0] < np.ptp(pair.values)
     assert all((1, 2) in [term.columns for term in model.terms] for model in boot.models)
 
 

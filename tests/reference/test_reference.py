@@ -202,7 +202,7 @@ def test_the_oracle_reads_fields_only(loss):
     design, y, options = draw_problem(loss, "linear", 2)
     options["loss"] = get_loss(loss)
     expected = rbr.reference.solve(design, y, max_iter=3, **options)
-    names = ("codes", "offsets", "missing", "positions", "weights", "weights_kind")
+    names = ("codes", "offsets", "missing", "positions", "weights", "weights_kind", "grids")
     bare_design = SimpleNamespace(**{name: getattr(design, name) for name in names})
     options["loss"] = SimpleNamespace(name=loss, **vars(options["loss"]))
     options["constraints"] = SimpleNamespace(**vars(options["constraints"]))

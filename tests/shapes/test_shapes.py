@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import rbr
 from rbr import shapes
 from rbr.data.edges import between, codes_of
+from rbr.data.grids import with_pairs
 from rbr.reference import binning as reference_binning
 from rbr.reference import projections as reference
 
@@ -56,7 +57,7 @@ def test_codes_between_edges_are_those_of_the_reference(values, edges):
 
 
 def test_the_kernels_and_the_reference_number_the_shapes_alike():
-    assert tuple(spec.name for spec in shapes.NATIVE) == reference.SHAPES
+    assert tuple(spec.name for spec in shapes.NATIVE) == reference.SHAPES + reference.GRID_SHAPES
 
 
 def halves(u, w, x, limit, price):
@@ -113,6 +114,28 @@ def test_a_toy_shape_is_projected_fitted_and_read(toy, solver):
     model = rbr.AdditiveModel.from_solution(binner, solution)
     assert [len(term.pieces) for term in model.terms] == [2, 2]
     assert rbr.RBRRegressor(shape="halves", max_bins=10, n_bags=0).fit(X, y).score(X, y) > 0.9
+
+
+def test_a_shape_of_grids_from_outside_is_given_the_grid():
+    def diagonal(u, w, grid, limit, price):
+        """One constant where both numbers of the bins are equal, and one elsewhere."""
+        inside = np.equal.outer(np.arange(grid.shape[0]), np.arange(grid.shape[1])).ravel()
+        out = np.zeros(len(u))
+        for side in (inside, ~inside):
+            out[side] = w[side] @ u[side] / w[side].sum()
+        return out, np.where(inside, 2, 0).astype(np.int32), 1.0
+
+    codes = {"code_length": lambda k, n, grid: 1.0, "cheapest_code": lambda grids, limits: np.ones(len(grids))}
+    shapes.register(shapes.ShapeSpec("diagonal", search=diagonal, on_grid=True, has_jumps=False, **codes))
+    try:
+        rng = np.random.default_rng(0)
+        B = with_pairs(rbr.BinnedMatrix(rng.integers(0, 5, (2, 500)), [0, 5, 10]), [(0, 1)], max_bins=5)
+        y = 2.0 * (B.codes[0] == B.codes[1]) + 0.1 * rng.normal(size=500)
+        found = rbr.solve(B, y, constraints=rbr.Constraints(shape={2: "diagonal"}, jump_cost=1.0))
+        assert 2 in found.support
+        assert np.ptp(found.f[B.offsets[2] :]) == pytest.approx(2.0, abs=0.05)
+    finally:
+        shapes.unregister("diagonal")
 
 
 def test_wrong_shapes_are_refused(toy):

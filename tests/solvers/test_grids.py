@@ -164,3 +164,26 @@ def test_coarse_bins_are_few_and_neighbours_stay_together(n_bins, most, is_categ
     few = coarse.merged(3)
     assert few.n_ordered[0] == min(3, coarse.n_ordered[0])
     assert (few.of(0)[:n_bins].max(initial=0) < 3) and (not missing or few.of(0)[-1] == few.n_ordered[0])
+
+
+@pytest.mark.parametrize(
+    "loss, share, n_rows, n_candidates, least",
+    [
+        ("squared_error", None, 500, 15, 4 * np.log(15)),
+        ("squared_error", None, 8000, 15, 7.0),
+        ("squared_error", None, 4000, 1000, 2 * np.log(1000)),
+        ("log_loss", 0.5, 1000, 28, 4 * np.log(28)),
+        ("log_loss", 0.5, 8000, 28, 7.0),
+        ("log_loss", 0.01, 8000, 28, 4 * np.log(28)),  # 8000 rows of a rare class say as much as 317
+        ("huber", None, 500, 15, 4 * np.log(15)),
+        ("squared_error", None, 500, 0, 7.0),
+    ],
+)
+def test_on_few_rows_a_pair_must_gain_what_the_best_of_many_does(loss, share, n_rows, n_candidates, least):
+    rng = np.random.default_rng(0)
+    B = Binner(max_bins=4).fit_transform(rng.random((n_rows, 2)))
+    y = rng.normal(size=n_rows) if share is None else (np.arange(n_rows) < share * n_rows) * 1.0
+    objective = make_objective(B, y, loss=loss)
+    pairs = np.zeros((n_candidates, 2), dtype=np.int64)
+    search = PairSearch(objective, grids_of(objective, np.zeros(2, dtype=bool)), PairSpec(pairs, pairs[:0]))
+    assert search._least_gain == pytest.approx(least, rel=1e-6)

@@ -1,4 +1,7 @@
-"""Grids cut into few rectangles: the exact projection against all candidates, the greedy one against the exact one."""
+"""Grids cut into few rectangles best first, against the best rectangles.
+
+That these are the best of all is tested in tests/constraints/test_projections_of_grids.py.
+"""
 
 import itertools
 
@@ -8,20 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbr import _fast
-from rbr.reference.rectangles import best_rectangles, explained
-
-
-def partitions(a, b, c, d, k):
-    """Every way to cut a rectangle into at most k rectangles by guillotine cuts, as sets of rectangles."""
-    found = {((a, b, c, d),)}
-    if k > 1:
-        ways = [((a, m, c, d), (m, b, c, d)) for m in range(a + 1, b)]
-        ways += [((a, b, c, m), (a, b, m, d)) for m in range(c + 1, d)]
-        for one, other in ways:
-            for n in range(1, k):
-                for left, right in itertools.product(partitions(*one, n), partitions(*other, k - n)):
-                    found.add(tuple(sorted(left + right)))
-    return found
+from rbr.reference.rectangles import best_rectangles
 
 
 def projected(u, w, rectangles):
@@ -33,53 +23,11 @@ def projected(u, w, rectangles):
     return out
 
 
-def made_grid(shape, seed, zeros=True):
+def made_grid(shape, seed):
     rng = np.random.default_rng(seed)
-    w = rng.choice([0.0, 1.0, 3.0] if zeros else [1.0, 3.0], shape) * rng.uniform(0.5, 1.0, shape)
+    w = rng.choice([0.0, 1.0, 3.0], shape) * rng.uniform(0.5, 1.0, shape)
     w[0, 0] = 1.0
     return rng.normal(size=shape), w / w.sum()
-
-
-@pytest.mark.parametrize("shape", [(1, 4), (2, 3), (3, 3)])
-@pytest.mark.parametrize("limit", [1, 2, 3, 5])
-@pytest.mark.parametrize("price", [0.0, 0.02])
-def test_the_dynamic_programme_finds_the_best_of_all_guillotine_cuts(shape, limit, price):
-    for seed in range(5):
-        u, w = made_grid(shape, seed)
-        ways = partitions(0, shape[0], 0, shape[1], limit)
-        q = [
-            sum(explained(u[a:b, c:d, None], w[a:b, c:d]) for a, b, c, d in way) - price * (len(way) - 1)
-            for way in ways
-        ]
-        found, rectangles = best_rectangles(u[:, :, None], w, limit, price)
-        assert found == pytest.approx(max(q), abs=1e-12)
-        assert len(rectangles) <= limit
-
-
-@pytest.mark.parametrize("n_used", [1, 2])
-def test_the_projection_onto_few_centred_tables_of_rectangles_decomposes(n_used):
-    """P_C = P_G o P_L o P_zm, against every choice of tables and of rectangles."""
-    for seed in range(5):
-        grids = [made_grid((2, 3), (seed, t), zeros=False) for t in range(3)]
-        ways = partitions(0, 2, 0, 3, 3)
-        best = np.inf
-        for used in itertools.combinations(range(3), n_used):
-            distance = 0.0
-            for t, (u, w) in enumerate(grids):
-                if t not in used:
-                    distance += (w * u**2).sum()
-                    continue
-                # The nearest table of mean zero on given rectangles: project, then centre, by Lagrange.
-                tables = (projected(u, w, way) for way in ways)
-                distance += min((w * (u - (table - (w * table).sum())) ** 2).sum() for table in tables)
-            best = min(best, distance)
-        centred = [(u - (w * u).sum(), w) for u, w in grids]
-        local = [projected(u, w, best_rectangles(u[:, :, None], w, 3)[1]) for u, w in centred]
-        norms = [(w * table**2).sum() for table, (_, w) in zip(local, grids, strict=True)]
-        kept = np.argsort(norms)[::-1][:n_used]
-        ours = sum((w * (u - (local[t] if t in kept else 0.0)) ** 2).sum() for t, (u, w) in enumerate(grids))
-        assert ours == pytest.approx(best, abs=1e-12)
-        assert all(abs((w * table).sum()) < 1e-12 for table, (_, w) in zip(local, grids, strict=True))
 
 
 def cut(u, w, limit, price=0.0, missing=(0, 0)):
@@ -88,7 +36,7 @@ def cut(u, w, limit, price=0.0, missing=(0, 0)):
     sides = np.array([[shape[0] - missing[0], shape[1] - missing[1], *missing]])
     values = np.ascontiguousarray(u.reshape(u.size, -1))
     _fast.cut_grids(
-        np.array([0, u.size]), sides, values, w.ravel().copy(), np.array([limit]), np.array([price]), labels, 0, 1
+        np.array([0, u.size]), sides, values, w.ravel().copy(), np.array([limit]), np.array([price]), 0, labels, 0, 1
     )
     return labels.reshape(shape)
 

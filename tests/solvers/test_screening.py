@@ -130,7 +130,7 @@ class Remembered:
         scale = 1.0 / self.objective.n_total
         first = screen.move_to(self.objective.point(f, nothing))
         first.read(np.arange(25))
-        first.step(self.constraints.with_max_features(None), step, scale)
+        first.step(self.constraints.without_limits_on_tables(), step, scale)
         bins = np.isin(np.repeat(np.arange(25), design.n_bins), used)
         f[bins] = size * rng.normal(size=f[bins].shape)
         second = screen.move_to(self.objective.point(f, used))
@@ -149,7 +149,7 @@ class Remembered:
         bound, nets = self.constraints, np.zeros_like(self.norm_bounds)
         columns = np.atleast_2d(gradient.T)
         for c in range(len(columns)):
-            found = bound.with_max_features(None).prox(-step * columns[c], step, scale)
+            found = bound.without_limits_on_tables().prox(-step * columns[c], step, scale)
             price, _ = bound.prices(step, scale)
             gains = np.add.reduceat(bound.weights * found.f**2, bound.offsets[:-1]) / 2 - price * found.codes
             nets[c] = np.maximum(gains, 0.0)
