@@ -98,6 +98,12 @@ class BoundConstraints:
         excluded[features] = True
         return replace(self, excluded=excluded)
 
+    def including(self, features: np.ndarray) -> BoundConstraints:
+        """The same with more features that enter before all others and without an entry cost."""
+        forced = self.forced.copy()
+        forced[features] = True
+        return replace(self, forced=forced)
+
     def on(self, weights: np.ndarray) -> BoundConstraints:
         """The same tables, at the same positions and with the same rows, with other weights."""
         return replace(self, weights=weights)

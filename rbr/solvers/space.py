@@ -47,6 +47,8 @@ class Space:
         self.accuracy = objective.accuracy(len(self.classes[0]), self._n_groups(0), int(self.starts[-1]))
         self._merged: dict[int, tuple[Handle, list[TableBasis], np.ndarray]] = {}
         self._rough_inverse: tuple[Inverse, Handle] | None = None
+        self._guide: Inverse | None = None  # the inverse of a sampled Hessian of all classes
+        self._intercepts_of: np.ndarray | None = None  # how the intercepts of classes follow a move, if known
         # Whether a Hessian of all classes together may cost less than the passes that it saves.
         self._outputs_pay = self.n_classes > 1 and objective.has_many_rows
         self._n_solved = 0  # Newton steps by conjugate gradients
@@ -102,8 +104,10 @@ class Space:
                 columns[t.bins, c] = t.basis.basis @ mine[t.where]
         return out
 
-    def intercept_move(self, move: np.ndarray) -> float:
+    def intercept_move(self, move: np.ndarray) -> float | np.ndarray:
         """The change of the intercept after a move of the tables, to first order; 0 if it is not known."""
+        if self._intercepts_of is not None:
+            return self._intercepts_of @ self.coordinates(move)
         return 0.0 if self._curvature_shares is None else -float(self._curvature_shares @ move)
 
     # Newton steps ---------------------------------------------------------------------------------------------
@@ -170,9 +174,17 @@ class Space:
         return lambda r: np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
     def _inverse_of_outputs(self, point: Point, curvature: Handle, alpha: float) -> Inverse | None:
-        """r -> r times the inverse of a sampled Hessian of all classes; None if it costs more than it saves."""
+        """r -> r times the inverse of a sampled Hessian of all classes; None if it costs more than it saves.
+
+        It only guides, so that of the first step serves all steps within the same pieces.
+        """
+        if self._guide is None and self._outputs_pay:
+            self._guide = self._new_guide(point, curvature, alpha)
+        return self._guide
+
+    def _new_guide(self, point: Point, curvature: Handle, alpha: float) -> Inverse | None:
         n, options = int(self.starts[-1]), self.objective.options
-        if not self._outputs_pay or not 0 < n <= options.max_dense_unknowns:
+        if not 0 < n <= options.max_dense_unknowns:
             return None
         accuracy = replace(self.objective.preconditioner_accuracy(n), groups_per_line=options.line_groups)
         columns = [self._merged_columns(c, accuracy) for c in range(self.n_classes)]
@@ -190,7 +202,8 @@ class Space:
         hessian, coupling = stretch[:, None] * between[:n, :n] * stretch, stretch[:, None] * between[:n, n:]
         np.fill_diagonal(hessian, in_all)
         # Adding one number to all classes changes nothing: pinv drops that direction.
-        hessian -= coupling @ np.linalg.pinv(between[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
+        self._intercepts_of = -np.linalg.pinv(between[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
+        hessian += coupling @ self._intercepts_of
         # Nor does adding the same table to all of them.
         hessian[np.diag_indices(n)] += SINGULAR_SHARE * in_all
         return _invert(hessian, np.zeros(n), 0.0, alpha)
