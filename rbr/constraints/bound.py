@@ -114,6 +114,11 @@ class BoundConstraints:
         without = replace(self, max_features=None, limits=limits, least_shares=np.zeros_like(self.least_shares))
         return without.with_jump_cost(jump_cost)
 
+    def is_without_limits(self, jump_cost: float) -> bool:
+        """Whether these are the constraints that `without_limits` gives."""
+        limited = self.max_features is not None or bool((self.limits != DEFAULT_MAX_SEGMENTS).any())
+        return not limited and not self.least_shares.any() and self.jump_cost == jump_cost
+
     def as_steps(self, tables: np.ndarray, most: np.ndarray) -> BoundConstraints:
         """The same with some tables limited to constant pieces, and to a number of them by table."""
         shapes, limits = self.shapes.copy(), self.limits.copy()
@@ -154,25 +159,30 @@ class BoundConstraints:
             return 0.0, 0.0
         return step * scale * self.jump_cost, step * scale * 2 * np.log1p(self.n_features)
 
-    def code_length(self, j: int, labels: np.ndarray) -> float:
-        """code_j of a non-zero table with the given pieces (its labels, one class)."""
-        ordered = np.unique(labels[: self.n_ordered[j]])
-        ordered = ordered[ordered >= 0]
-        n_pieces, n_lines = len(ordered), int((ordered % 2).sum())
-        code = self.spec(j).code_length(n_pieces, n_lines, int(self.n_ordered[j]))
-        return code + float(self.missing[j])
-
     def cost(self, labels: np.ndarray, support: np.ndarray, scale: float) -> float:
         """Sum over the used features of lambda * (kappa * code_j + 2 log(1 + p)), from the labels of their pieces."""
         price, entry = self.prices(1.0, scale)
         if price == 0:
             return 0.0
-        by_class = labels[:, None] if labels.ndim == 1 else labels
-        total = entry * int((~self.forced[support]).sum())
-        for j in support:
-            table = by_class[self.offsets[j] : self.offsets[j + 1]].T
-            total += price * sum(self.code_length(j, one) for one in table if (one >= 0).any())
-        return total
+        codes = [0.0] * len(support)
+        for own in labels.reshape(len(labels), -1).T:
+            n_pieces, n_lines, is_used = self._counts(own, support)
+            for t in np.flatnonzero(is_used).tolist():
+                j = support[t]
+                code = self.spec(j).code_length(n_pieces[t], n_lines[t], int(self.n_ordered[j]))
+                codes[t] += code + float(self.missing[j])
+        return sum((price * code for code in codes), start=entry * int((~self.forced[support]).sum()))
+
+    def _counts(self, labels: np.ndarray, support: np.ndarray) -> tuple[list[int], list[int], np.ndarray]:
+        """How many pieces and lines the ordered bins of each used table have, and whether it is not zero."""
+        bins, table = bins_of(support, self.offsets), np.repeat(np.arange(len(support)), self.n_bins[support])
+        own = labels[bins]
+        seen = np.zeros((len(support), own.max(initial=0) + 2), dtype=bool)
+        seen[table, own + 1] = True
+        # The bin of missing values, a table's last, is a piece of its own, and no line.
+        has_missing = self.missing[support] & (labels[self.offsets[support + 1] - 1] >= 0)
+        n_pieces, n_lines = seen[:, 1:].sum(axis=1) - has_missing, seen[:, 2::2].sum(axis=1)
+        return n_pieces.tolist(), n_lines.tolist(), seen[:, 1:].any(axis=1)
 
     def prox(
         self,

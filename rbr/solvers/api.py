@@ -130,7 +130,8 @@ def solve(
             stacklevel=3,
         )
     if dispersion is None and bound.jump_cost > 0:
-        dispersion = estimate_dispersion(objective, bound)
+        dispersion, near = estimate_dispersion(objective, bound)
+        warm_start = near if warm_start is None and solver == "auto" else warm_start
     problem = Problem(objective, bound, float(alpha), (dispersion or 0.0) / objective.n_total)
     run = RunOptions(None if step_size == "auto" else float(step_size), max_iter, tol)
     ending, recorder = _run(problem, solver, run, warm_start, verbose, callback)

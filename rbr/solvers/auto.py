@@ -294,8 +294,13 @@ def careful_step(state: State) -> Iterator[Attempt]:
 
 
 def pieces_searched_again(state: State, found: Prox) -> Iterator[Attempt]:
-    """The used tables' pieces, searched all at once, if the step proposes no other features."""
-    may_search = state.problem.objective.has_many_rows or state.problem.is_flat
+    """The used tables' pieces, searched all at once, if the step proposes no other features.
+
+    Where the loss is a parabola, a proximal step has searched them in the same geometry; with many rows it is tried
+    first all the same, since it tells what other pieces promise.
+    """
+    objective = state.problem.objective
+    may_search = objective.has_many_rows or not objective.loss.is_parabola
     if not may_search or not np.array_equal(found.support, state.point.support):
         return
     search_pieces(state)

@@ -13,8 +13,10 @@ from rbr.solvers.solution import Recorder
 from rbr.solvers.start import start_at
 
 
-def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> float:
-    """phi, the unit of the jump cost: the variance that a good model leaves unexplained.
+def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> tuple[float, np.ndarray | None]:
+    """(phi, tables from which a fit may start).
+
+    phi is the unit of the jump cost: the variance that a good model leaves unexplained.
 
     1 where the loss implies its variance (log_loss, multinomial, poisson). Otherwise, from at most 20,000 rows: start
     with the dispersion around the constant model; fit at the default jump cost without limits, from zero; take the
@@ -25,14 +27,17 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     exceeds half the rows is discarded. Otherwise, on few rows, a fit to noise would lower phi and so lead to a closer
     fit to noise in the next round. The estimate depends on the data, the loss and the shapes, not on a step, a limit or
     a start.
+
+    The last of its fits is nearly that of the problem itself where that has the same rows and the same constraints;
+    otherwise there are no tables to start from.
     """
     if objective.loss.has_known_dispersion:
-        return 1.0
-    objective = objective.representative()
+        return 1.0, None
+    whole, objective, given = objective, objective.representative(), constraints
     constraints = constraints.on(objective.tables.weights).without_limits(DEFAULT_JUMP_COST)
     n = objective.n_total
     start = start_at(Problem(objective, constraints, 0.0, 0.0), None)
-    phi, candidates = objective.dispersion(start[0]), None
+    phi, candidates, near = objective.dispersion(start[0]), None, None
     for _ in range(objective.options.dispersion_rounds):
         problem = Problem(objective, constraints, 0.0, phi / n)
         candidates = Candidates(problem) if candidates is None else candidates
@@ -44,10 +49,12 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
         df += constraints.with_jump_cost(1.0).cost(labels, support, 1.0)
         if df > n / 2:
             break
+        near = ending.point.f
         previous, phi = phi, objective.dispersion(ending.point, df)
         if abs(phi - previous) <= objective.options.dispersion_settled * previous:
             break
-    return phi
+    is_same = objective is whole and objective.loss.is_curved_everywhere and given.is_without_limits(DEFAULT_JUMP_COST)
+    return phi, near if is_same else None
 
 
 def _fitted_from(start: tuple[Point, np.ndarray], problem: Problem, candidates: Candidates) -> Ending:

@@ -90,7 +90,7 @@ def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np
     bins = bins_of(searched, constraints.offsets)
     pieces, f, promise = labels.copy(), point.f.copy(), 0.0
     by_output = [a.reshape(len(a), -1).T for a in (f, pieces, gradient, by_bin)]
-    for c, (own_f, own_pieces, slope, curvature) in enumerate(zip(*by_output, strict=True)):
+    for own_f, own_pieces, slope, curvature in zip(*by_output, strict=True):
         own_f[bins], own_pieces[bins], gain = _best_pieces(problem, searched, own_f, slope, curvature, totals)
         # The tables found have mean zero in the geometry of the curvature; centre them in that of the weights.
         means = np.add.reduceat(constraints.weights * own_f, constraints.offsets[:-1])

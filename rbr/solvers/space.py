@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from operator import is_not
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -37,12 +38,22 @@ class SpaceTable(NamedTuple):
 class Space:
     """The coordinates of all tables whose pieces are given, class by class."""
 
-    def __init__(self, objective: Objective, constraints: BoundConstraints, support: np.ndarray, labels: np.ndarray):
+    def __init__(
+        self,
+        objective: Objective,
+        constraints: BoundConstraints,
+        support: np.ndarray,
+        labels: np.ndarray,
+        last: Space | None = None,
+    ):
         self.objective, self.labels = objective, labels
+        self._geometry = constraints.weights, constraints.positions, constraints.shapes
+        self._bases: dict[tuple[int, bytes], TableBasis] = {}  # by table and labels: many stay as they are
+        known = {} if last is None or any(map(is_not, self._geometry, last._geometry)) else last._bases
         self.offsets, self.weights = constraints.offsets, constraints.weights
         self.support, self.n_classes = support, objective.n_outputs
         by_class = labels[:, None] if labels.ndim == 1 else labels
-        self.classes = [self._tables_of(constraints, by_class[:, c]) for c in range(self.n_classes)]
+        self.classes = [self._tables_of(constraints, by_class[:, c], known) for c in range(self.n_classes)]
         self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
         self.accuracy = objective.accuracy(len(self.classes[0]), self._n_groups(0), int(self.starts[-1]))
         self._merged: dict[int, tuple[Handle, list[TableBasis], np.ndarray]] = {}
@@ -54,13 +65,17 @@ class Space:
         self._n_solved = 0  # Newton steps by conjugate gradients
         self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, if known
 
-    def _tables_of(self, constraints: BoundConstraints, labels: np.ndarray) -> list[SpaceTable]:
+    def _tables_of(self, constraints: BoundConstraints, labels: np.ndarray, known: dict) -> list[SpaceTable]:
         tables, first = [], 0
         for j in self.support:
             bins = slice(self.offsets[j], self.offsets[j + 1])
             if (labels[bins] >= 0).any():
-                geometry = self.weights[bins], constraints.positions[bins]
-                basis = piece_basis(labels[bins], *geometry, constraints.shapes[j], constraints.missing[j])
+                key = int(j), labels[bins].tobytes()
+                basis = known.get(key)
+                if basis is None:
+                    geometry = self.weights[bins], constraints.positions[bins]
+                    basis = piece_basis(labels[bins], *geometry, constraints.shapes[j], constraints.missing[j])
+                self._bases[key] = basis
                 size = basis.basis.shape[1]
                 tables.append(SpaceTable(int(j), basis, bins, slice(first, first + size)))
                 first += size
@@ -72,6 +87,10 @@ class Space:
     def is_of(self, objective: Objective, constraints: BoundConstraints, labels: np.ndarray) -> bool:
         is_same = self.objective is objective and self.weights is constraints.weights
         return is_same and np.array_equal(self.labels, labels)
+
+    def forget(self) -> None:
+        """Forget all that takes much memory."""
+        self._merged, self._rough_inverse, self._guide = {}, None, None
 
     def be_exact(self) -> None:
         """Build the Hessian from all rows and bins from now on."""
@@ -283,8 +302,9 @@ class Spaces:
 
     def of(self, objective, constraints, support, labels) -> Space:
         if self._last is None or not self._last.is_of(objective, constraints, labels):
-            self._last = None  # free its merged codes before the new ones are made
-            self._last = Space(objective, constraints, support, labels)
+            if self._last is not None:
+                self._last.forget()  # free its merged codes before the new ones are made
+            self._last = Space(objective, constraints, support, labels, self._last)
         return self._last
 
 

@@ -853,3 +853,16 @@ def test_an_objective_stands_for_the_rows_it_was_made_of():
         rbr.solve()
     with pytest.raises(TypeError, match="objective is a BinnedMatrix, which has no .*point, residuals, gradient"):
         rbr.solve(objective=B)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_features": 3}, {"jump_cost": 0.5}, {"min_rows": 5}, {"max_segments": 9}])
+def test_a_fit_begins_where_the_estimate_of_the_dispersion_ended(options):
+    """If that is a fit to the same rows under the same constraints; otherwise it begins with the constant model."""
+    design = make_design()
+    y = make_target("squared_error", design)
+    s = rbr.solve(design, y, constraints=Constraints(**{"jump_cost": 1.0, **options}))
+    constant = s.problem.objective.constant_loss
+    assert len(s.support)
+    assert (s.history[0].loss == pytest.approx(constant)) == bool(options)
+    given = rbr.solve(design, y, constraints=Constraints(jump_cost=1.0), dispersion=s.dispersion)
+    assert given.history[0].loss == pytest.approx(constant)
