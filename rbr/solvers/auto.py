@@ -342,7 +342,8 @@ def single_moves(state: State) -> Iterator[Attempt]:
     def attempt(moves) -> Iterator[Attempt]:
         return (Attempt(one, problem.options.newton_per_move, least, state.least_gain) for one in moves)
 
-    if state.pieces_promise_enough:
+    # Classes are coupled, so moves of one of them may gain where pieces of all, each by itself, do not.
+    if state.pieces_promise_enough or problem.objective.n_outputs > 1:
         yield from attempt(
             islice(shifts(problem, point, labels, gradient.of_used, least), problem.options.shifts_tried)
         )
