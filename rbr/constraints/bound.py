@@ -182,7 +182,7 @@ class BoundConstraints:
         # The bin of missing values, a table's last, is a piece of its own, and no line.
         has_missing = self.missing[support] & (labels[self.offsets[support + 1] - 1] >= 0)
         n_pieces, n_lines = seen[:, 1:].sum(axis=1) - has_missing, seen[:, 2::2].sum(axis=1)
-        return n_pieces.tolist(), n_lines.tolist(), seen[:, 1:].any(axis=1)
+        return n_pieces.tolist(), n_lines.tolist(), np.logical_or.reduce(seen[:, 1:], axis=1)
 
     def prox(
         self,
