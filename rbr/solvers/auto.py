@@ -305,7 +305,8 @@ def pieces_searched_again(state: State, found: Prox) -> Iterator[Attempt]:
         return
     search_pieces(state)
     if state.searched is not None:
-        state.pieces_promise_enough = state.searched.promises_enough(state.least_gain)
+        # The same pieces promise nothing but rounding.
+        state.pieces_promise_enough = state.searched.promises_enough(max(state.least_gain, state.least_descent))
         if state.pieces_promise_enough:
             yield attempt_at(state, state.searched)
 

@@ -125,7 +125,8 @@ def assert_same_fit(found, expected, tolerance=1e-9):
     np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=tolerance * scale)
     np.testing.assert_allclose(found.intercept, expected.intercept, rtol=0, atol=tolerance * scale)
     assert found.loss == pytest.approx(expected.loss, rel=1e-9, abs=1e-12)
-    assert found.dispersion == (expected.dispersion and pytest.approx(expected.dispersion, rel=1e-9))
+    # The fits behind it end at a tolerance of 1e-3: rounding may decide whether there is a last step.
+    assert found.dispersion == (expected.dispersion and pytest.approx(expected.dispersion, rel=10 * tolerance))
 
 
 @pytest.mark.parametrize("name", ROWS)
