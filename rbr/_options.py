@@ -51,6 +51,10 @@ class SolverOptions:
     # Of the moves of single jumps this many are tried: all of a table's best together, then the best alone.
     shifts_tried: int = 1
 
+    # With several outputs the parabola of a bin, under which pieces are searched, has its least value within this many
+    # units of the score: beyond, the curvature of a class says little.
+    reach_of_parabolas: float = 2.0
+
     # Refitting. Newton steps at most, for proposed pieces, for a single move, and for the last digits.
     newton_per_proposal: int = 2
     newton_per_move: int = 4
@@ -68,8 +72,8 @@ class SolverOptions:
     # Conjugate gradients, where it is only applied: relative residual, and steps at most. With many rows the first
     # Newton step within some pieces ends at the third number, each further one at a tenth of that.
     cg_tol: float = 1e-3
-    cg_steps: int = 50
-    cg_first_tol: float = 0.03
+    cg_steps: int = 25
+    cg_first_tol: float = 0.1
     # What guides them is the Hessian of each class, from at least this many rows, and this many for each unknown.
     preconditioner_rows: int = 2048
     preconditioner_rows_per_unknown: int = 16

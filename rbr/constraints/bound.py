@@ -160,6 +160,12 @@ class BoundConstraints:
         excluded[features] = True
         return replace(self, excluded=excluded)
 
+    def including(self, features: np.ndarray) -> BoundConstraints:
+        """The same with more features that enter before all others and without an entry cost."""
+        forced = self.forced.copy()
+        forced[features] = True
+        return replace(self, forced=forced)
+
     def on(self, weights: np.ndarray) -> BoundConstraints:
         """The same tables, at the same positions and with the same rows, with other weights."""
         return replace(self, weights=weights)
@@ -244,26 +250,32 @@ class BoundConstraints:
             return 0.0, np.zeros(self.n_features)
         return step * scale * self.jump_cost, step * scale * self.entry_codes
 
-    def code_length(self, j: int, labels: np.ndarray) -> float:
-        """code_j of a non-zero table with the given pieces (its labels, one class)."""
-        ordered = np.unique(labels[: self.n_ordered[j]])
-        ordered = ordered[ordered >= 0]
-        n_pieces, n_lines = len(ordered), int((ordered % 2).sum())
-        spec = self.spec(j)
-        code = spec.code_length(n_pieces, n_lines, self.grid(j) if spec.on_grid else int(self.n_ordered[j]))
-        return code + float(self.missing[j])
-
     def cost(self, labels: np.ndarray, support: np.ndarray, scale: float) -> float:
         """Sum over the used features of lambda * (kappa * code_j + 2 log(1 + p)), from the labels of their pieces."""
         price, entry = self.prices(1.0, scale)
         if price == 0:
             return 0.0
-        by_class = labels[:, None] if labels.ndim == 1 else labels
-        total = float(entry[support][~self.forced[support]].sum())
-        for j in support:
-            table = by_class[self.offsets[j] : self.offsets[j + 1]].T
-            total += price * sum(self.code_length(j, one) for one in table if (one >= 0).any())
-        return total
+        codes = [0.0] * len(support)
+        for own in labels.reshape(len(labels), -1).T:
+            n_pieces, n_lines, is_used = self._counts(own, support)
+            for t in np.flatnonzero(is_used).tolist():
+                j = support[t]
+                spec = self.spec(j)
+                size = self.grid(j) if spec.on_grid else int(self.n_ordered[j])
+                code = spec.code_length(n_pieces[t], n_lines[t], size)
+                codes[t] += code + float(self.missing[j])
+        return sum((price * code for code in codes), start=float(entry[support][~self.forced[support]].sum()))
+
+    def _counts(self, labels: np.ndarray, support: np.ndarray) -> tuple[list[int], list[int], np.ndarray]:
+        """How many pieces and lines the ordered bins of each used table have, and whether it is not zero."""
+        bins, table = bins_of(support, self.offsets), np.repeat(np.arange(len(support)), self.n_bins[support])
+        own = labels[bins]
+        seen = np.zeros((len(support), own.max(initial=0) + 2), dtype=bool)
+        seen[table, own + 1] = True
+        # The bin of missing values, a table's last, is a piece of its own, and no line.
+        has_missing = self.missing[support] & (labels[self.offsets[support + 1] - 1] >= 0)
+        n_pieces, n_lines = seen[:, 1:].sum(axis=1) - has_missing, seen[:, 2::2].sum(axis=1)
+        return n_pieces.tolist(), n_lines.tolist(), np.logical_or.reduce(seen[:, 1:], axis=1)
 
     def prox(
         self,

@@ -29,6 +29,7 @@ class Loss:
     link: ClassVar[str] = "identity"
     has_known_dispersion: ClassVar[bool] = False  # a likelihood whose variance follows from its mean
     is_straight_in_places: ClassVar[bool] = False  # there averages use its `majorized_curvature`
+    is_parabola: ClassVar[bool] = False  # it curves the same at every score of every row
     is_curved_everywhere: ClassVar[bool] = False  # so that rounding does not decide between equally good tables
 
     # What each loss defines: these three, or `_evaluate_block` where they share work ------------------------

@@ -37,6 +37,7 @@ class SquaredError(_IdentityLink):
     """
 
     name: ClassVar[str] = "squared_error"
+    is_parabola: ClassVar[bool] = True
     is_curved_everywhere: ClassVar[bool] = True
 
     def curvature_bound(self, y=None, z=None):

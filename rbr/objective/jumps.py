@@ -114,6 +114,7 @@ class JumpSearch:
         self._lowest, self._highest, self._preferred, self._is_allowed = _edges_by_place(atoms, len(jumps.edges))
         is_value = ~np.isnan(atoms.values)
         self._is_near = np.append(False, is_value) | np.append(is_value, False)
+        self._taken: tuple[list[int], list[int], list[int]] = [], [], []  # places, and the edges taken by them
         self._known: dict[tuple, tuple[float, int]] = {}  # best places by all that they depend on
 
     def join(self) -> bool:
@@ -226,12 +227,19 @@ class JumpSearch:
         """
         low = self.places[first - 1] if first else 0
         high = self.places[last] if last < len(self.places) else len(self.atoms.bins)
-        below, above = -1, len(self.jumps.edges)
-        for place in self.places[:first]:
-            below = max(int(self._lowest[place]), below + 1)
-        for place in self.places[: last - 1 : -1]:
-            above = min(int(self._highest[place]), above - 1)
-        return low, below, high, above
+        below, above = self._taken_edges()
+        return low, below[first], high, above[last]
+
+    def _taken_edges(self) -> tuple[list[int], list[int]]:
+        """(lowest edges that the first 0, 1, … cuts can do with, highest that those from the first, second, … can)."""
+        if self._taken[0] != self.places or not self._taken[1]:
+            below, above = [-1], [len(self.jumps.edges)]
+            for edge in self._lowest[self.places].tolist():
+                below.append(max(edge, below[-1] + 1))
+            for edge in self._highest[self.places[::-1]].tolist():
+                above.append(min(edge, above[-1] - 1))
+            self._taken = self.places.copy(), below, above[::-1]
+        return self._taken[1:]
 
     def _possible_places(self, low: int, below: int, high: int, above: int) -> np.ndarray:
         """The places between two others at which a jump can have an edge, given the edges taken on both sides."""

@@ -92,9 +92,11 @@ def add_slopes(objective: RowObjective, raws: list[np.ndarray], slopes: np.ndarr
     """Add slope * (x - position) to the scores of each block."""
     for b, (block, raw) in enumerate(zip(objective._blocks, raws, strict=True)):
         for j in lines.tables:
-            own = slopes[objective.tables.offsets[j] : objective.tables.offsets[j + 1]]
-            own = np.concatenate([own, np.zeros_like(own[:1])])[block.design.codes[j]]
-            raw += (own.T * lines.of(b, j)).T
+            bins = slice(objective.tables.offsets[j], objective.tables.offsets[j + 1])
+            by_output = slopes[bins].reshape(bins.stop - bins.start, -1).T
+            for own, scores in zip(by_output, np.atleast_2d(raw.T), strict=True):
+                if own.any():
+                    scores += np.append(own, 0.0)[block.design.codes[j]] * lines.of(b, j)
 
 
 def line_gradient(objective: RowObjective, point: Point, lines: Distances) -> np.ndarray:

@@ -54,8 +54,7 @@ class Packing:
         self.offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         if self.is_needed:
             self._digits = [None if len(pack) == 1 else self._digits_of(pack) for pack in self.packs]
-            groups = np.split(np.arange(n_groups.sum()), np.cumsum(n_groups)[:-1])
-            self._order = np.concatenate([groups[t] for pack in self.packs for t in pack])
+            self._starts = np.cumsum(n_groups) - n_groups
 
     def _digits_of(self, pack: list[int]) -> np.ndarray:
         """(n_codes, groups of the pack's tables): 1 where the code has the group as a digit."""
@@ -80,12 +79,14 @@ class Packing:
         """Sums by code of the packs, along the first axis, as sums by group of the tables."""
         if not self.is_needed:
             return sums
-        out = np.empty((len(self._order), *sums.shape[1:]))
-        parts = [
-            sums[first:last] if digits is None else digits.T @ sums[first:last]
-            for digits, first, last in zip(self._digits, self.offsets[:-1], self.offsets[1:], strict=True)
-        ]
-        out[self._order] = np.concatenate(parts)
+        out = np.empty((int(self.n_groups.sum()), *sums.shape[1:]))
+        for pack, digits, start, stop in zip(
+            self.packs, self._digits, self.offsets[:-1], self.offsets[1:], strict=True
+        ):
+            own = sums[start:stop] if digits is None else digits.T @ sums[start:stop]
+            for t in pack:
+                n = self.n_groups[t]
+                out[self._starts[t] : self._starts[t] + n], own = own[:n], own[n:]
         return out
 
 

@@ -294,13 +294,19 @@ def careful_step(state: State) -> Iterator[Attempt]:
 
 
 def pieces_searched_again(state: State, found: Prox) -> Iterator[Attempt]:
-    """The used tables' pieces, searched all at once, if the step proposes no other features."""
-    may_search = state.problem.objective.has_many_rows or state.problem.is_flat
+    """The used tables' pieces, searched all at once, if the step proposes no other features.
+
+    Where the loss is a parabola, a proximal step has searched them in the same geometry; with many rows it is tried
+    first all the same, since it tells what other pieces promise.
+    """
+    objective = state.problem.objective
+    may_search = objective.has_many_rows or not objective.loss.is_parabola
     if not may_search or not np.array_equal(found.support, state.point.support):
         return
     search_pieces(state)
     if state.searched is not None:
-        state.pieces_promise_enough = state.searched.promises_enough(state.least_gain)
+        # The same pieces promise nothing but rounding.
+        state.pieces_promise_enough = state.searched.promises_enough(max(state.least_gain, state.least_descent))
         if state.pieces_promise_enough:
             yield attempt_at(state, state.searched)
 
@@ -337,7 +343,8 @@ def single_moves(state: State) -> Iterator[Attempt]:
     def attempt(moves) -> Iterator[Attempt]:
         return (Attempt(one, problem.options.newton_per_move, least, state.least_gain) for one in moves)
 
-    if state.pieces_promise_enough:
+    # Classes are coupled, so moves of one of them may gain where pieces of all, each by itself, do not.
+    if state.pieces_promise_enough or problem.objective.n_outputs > 1:
         yield from attempt(
             islice(shifts(problem, point, labels, gradient.of_used, least), problem.options.shifts_tried)
         )

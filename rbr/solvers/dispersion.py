@@ -28,7 +28,7 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     """
     if objective.loss.has_known_dispersion:
         return 1.0
-    objective = objective.representative()
+    whole, objective = objective, objective.representative()
     constraints = constraints.on(objective.tables.weights).without_limits(DEFAULT_JUMP_COST)
     n = objective.n_total
     start = start_at(Problem(objective, constraints, 0.0, 0.0), None)
@@ -36,7 +36,8 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     for _ in range(objective.options.dispersion_rounds):
         problem = Problem(objective, constraints, 0.0, phi / n)
         candidates = Candidates(problem) if candidates is None else candidates
-        ending = _fitted_from(start, problem, candidates)
+        # Single moves hardly change phi, and a fit to all rows does not start at the end of one to a sample.
+        ending = _fitted_from(start, problem, candidates, with_moves=objective is whole)
         labels, support = ending.labels, ending.point.support
         if objective.loss.is_curved_everywhere:
             start = ending.point, labels
@@ -50,6 +51,6 @@ def estimate_dispersion(objective: Objective, constraints: BoundConstraints) -> 
     return phi
 
 
-def _fitted_from(start: tuple[Point, np.ndarray], problem: Problem, candidates: Candidates) -> Ending:
-    options = RunOptions(max_iter=30, tol=1e-3, searches_all_columns=False)
+def _fitted_from(start: tuple[Point, np.ndarray], problem: Problem, candidates: Candidates, with_moves: bool) -> Ending:
+    options = RunOptions(max_iter=30, tol=1e-3, with_moves=with_moves, searches_all_columns=False)
     return run_auto(problem, lambda: start, options, Recorder(problem), candidates)

@@ -76,39 +76,63 @@ def resegmented(problem: Problem, point: Point, labels: np.ndarray, gradient: np
     own curvature: the loss is close to a parabola in each (as in `shifts`), and the best pieces under it are a proximal
     step of length 1 / H in the geometry h / H, with h the curvature summed by bin and H its total. So all jumps can
     move, appear and vanish at once, whereas `shifts` moves one in each table. `gradient` holds that of the used
-    features; one pass over their columns. For one output only; frequency tables stay as they are.
+    features; one pass over their columns. Frequency tables stay as they are.
+
+    With several outputs each is searched by itself. Adding the same to all of them changes nothing, so only moves that
+    add up to zero matter, along which K outputs of equal probability curve K / (K - 1) times as much as one alone.
     """
     constraints = problem.constraints
     searched = point.support[constraints.flags("can_be_resegmented")[point.support]]
-    if not len(searched) or point.f.ndim > 1:
+    if not len(searched):
         return None
     by_bin, of_output = problem.objective.curvature_sums(point, searched)
-    total = float(of_output)
-    if not total > 0:
+    totals = np.atleast_1d(of_output)
+    if not (totals > 0).all():
         return None
     bins = bins_of(searched, constraints.offsets)
-    by_bin = by_bin[bins]
-    newton = np.divide(constraints.weights[bins] * gradient[bins], by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
-    weights, target = constraints.weights.copy(), np.zeros_like(point.f)
-    weights[bins], target[bins] = by_bin / total, point.f[bins] - newton
-    geometry = constraints.on(weights).without_limits_on_tables()
-    found = geometry.prox(target, 1.0 / total, problem.scale, alpha=problem.alpha, n_threads=problem.n_threads)
-    pieces, f = labels.copy(), point.f.copy()
-    pieces[bins], f[bins] = found.labels[bins], found.f[bins]
+    pieces, f, promise = labels.copy(), point.f.copy(), 0.0
+    by_output = [a.reshape(len(a), -1).T for a in (f, pieces, gradient, by_bin)]
+    for own_f, own_pieces, slope, curvature in zip(*by_output, strict=True):
+        own_f[bins], own_pieces[bins], gain = _best_pieces(problem, searched, own_f, slope, curvature, totals)
+        # The tables found have mean zero in the geometry of the curvature; centre them in that of the weights.
+        means = np.add.reduceat(constraints.weights * own_f, constraints.offsets[:-1])
+        own_f -= np.where(own_pieces >= 0, np.repeat(means, constraints.n_bins), 0.0)
+        promise += gain
     support = used_features(constraints, pieces)
-    tables = np.repeat(np.arange(len(searched)), constraints.n_bins[searched])
-    promise = problem.cost(labels, point.support) - problem.cost(pieces, support)
-    for sign, table in ((1.0, point.f[bins]), (-1.0, f[bins])):
-        miss = table - target[bins]
-        # The intercept absorbs what all bins of a table have in common.
-        miss -= (np.bincount(tables, by_bin * miss) / np.maximum(np.bincount(tables, by_bin), 1e-300))[tables]
-        promise += 0.5 * sign * float(by_bin @ miss**2)
-    # The tables found have mean zero in the geometry of the curvature; centre them in that of the weights.
-    means = np.add.reduceat(constraints.weights * f, constraints.offsets[:-1])
-    f = np.where(pieces >= 0, f - np.repeat(means, constraints.n_bins), f)
+    promise += problem.cost(labels, point.support) - problem.cost(pieces, support)
     promise += penalty(point.f, constraints, problem.alpha) - penalty(f, constraints, problem.alpha)
-    intercept_move = -float(by_bin @ (f - point.f)[bins]) / total
-    return Proposal(None, f, support, pieces, promise, intercept_move)
+    if point.f.ndim > 1:  # what the intercepts of classes do depends on one another
+        return Proposal(None, f, support, pieces, promise)
+    return Proposal(None, f, support, pieces, promise, -float(by_bin[bins] @ (f - point.f)[bins]) / float(totals[0]))
+
+
+def _best_pieces(
+    problem: Problem, searched: np.ndarray, f: np.ndarray, gradient: np.ndarray, by_bin: np.ndarray, totals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """(values, labels, decrease of the parabolas) of the best pieces of one output, in the bins of some tables."""
+    constraints, n_outputs = problem.constraints, len(totals)
+    bins, geometry = bins_of(searched, constraints.offsets), constraints.without_limits_on_tables()
+    tables = np.repeat(np.arange(len(searched)), constraints.n_bins[searched])
+    by_bin, slope, total = by_bin[bins], constraints.weights[bins] * gradient[bins], float(totals[0])
+    if n_outputs > 1:
+        # Where a class is nearly certain, the curvature says nothing of a long move: parabolas reach only so far.
+        by_bin = np.maximum(n_outputs / (n_outputs - 1) * by_bin, np.abs(slope) / problem.options.reach_of_parabolas)
+        geometry, total = geometry.including(searched), float(by_bin.sum())  # a feature is entered once for all outputs
+    of_tables = np.maximum(np.bincount(tables, by_bin), 1e-300)
+    around = f[bins] - np.divide(slope, by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)
+    if n_outputs > 1:
+        around -= (np.bincount(tables, by_bin * around) / of_tables)[tables]
+    weights, target = constraints.weights.copy(), np.zeros_like(f)
+    weights[bins], target[bins] = by_bin / total, around
+    args = target, 1.0 / total, problem.scale
+    found = geometry.on(weights).prox(*args, alpha=problem.alpha, n_threads=problem.n_threads)
+    promise = 0.0
+    for sign, table in ((1.0, f[bins]), (-1.0, found.f[bins])):
+        miss = table - around
+        # The intercept absorbs what all bins of a table have in common.
+        miss -= (np.bincount(tables, by_bin * miss) / of_tables)[tables]
+        promise += 0.5 * sign * float(by_bin @ miss**2)
+    return found.f[bins], found.labels[bins], promise
 
 
 def shifts(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from operator import is_not
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -41,30 +42,45 @@ class SpaceTable(NamedTuple):
 class Space:
     """The coordinates of all tables whose pieces are given, class by class."""
 
-    def __init__(self, objective: Objective, constraints: BoundConstraints, support: np.ndarray, labels: np.ndarray):
+    def __init__(
+        self,
+        objective: Objective,
+        constraints: BoundConstraints,
+        support: np.ndarray,
+        labels: np.ndarray,
+        last: Space | None = None,
+    ):
         self.objective, self.labels = objective, labels
+        self._geometry = constraints.weights, constraints.positions, constraints.shapes
+        self._bases: dict[tuple[int, bytes], TableBasis] = {}  # by table and labels: many stay as they are
+        known = {} if last is None or any(map(is_not, self._geometry, last._geometry)) else last._bases
         self.offsets, self.weights = constraints.offsets, constraints.weights
         self.support, self.n_classes = support, objective.n_outputs
         by_class = labels[:, None] if labels.ndim == 1 else labels
-        self.classes = [self._tables_of(constraints, by_class[:, c]) for c in range(self.n_classes)]
+        self.classes = [self._tables_of(constraints, by_class[:, c], known) for c in range(self.n_classes)]
         self.starts = np.concatenate([[0], np.cumsum([t[-1].where.stop if t else 0 for t in self.classes])])
         self.accuracy = objective.accuracy(len(self.classes[0]), self._n_groups(0), int(self.starts[-1]))
         self._merged: dict[int, tuple[Handle, list[TableBasis], np.ndarray]] = {}
         self._rough_inverse: tuple[Inverse, Handle] | None = None
+        self._guide: Inverse | None = None  # the inverse of a sampled Hessian of all classes
+        self._intercepts_of: np.ndarray | None = None  # how the intercepts of classes follow a move, if known
         # Whether a Hessian of all classes together may cost less than the passes that it saves.
         self._outputs_pay = self.n_classes > 1 and objective.has_many_rows
         self._n_solved = 0  # Newton steps by conjugate gradients
         self._curvature_shares: np.ndarray | None = None  # of each bin in the curvature of all rows, if known
 
-    def _tables_of(self, constraints: BoundConstraints, labels: np.ndarray) -> list[SpaceTable]:
+    def _tables_of(self, constraints: BoundConstraints, labels: np.ndarray, known: dict) -> list[SpaceTable]:
         tables, first = [], 0
         for j in self.support:
             bins = slice(self.offsets[j], self.offsets[j + 1])
             if (labels[bins] >= 0).any():
-                spec = constraints.spec(j)
-                places = constraints.grid(j) if spec.on_grid else constraints.positions[bins]
-                geometry = self.weights[bins], places, constraints.shapes[j], constraints.missing[j]
-                basis = piece_basis(labels[bins], *geometry)
+                spec, key = constraints.spec(j), (int(j), labels[bins].tobytes())
+                basis = known.get(key)
+                if basis is None:
+                    places = constraints.grid(j) if spec.on_grid else constraints.positions[bins]
+                    geometry = self.weights[bins], places, constraints.shapes[j], constraints.missing[j]
+                    basis = piece_basis(labels[bins], *geometry)
+                self._bases[key] = basis
                 size = basis.basis.shape[1]
                 penalty = constraints.roughness_within(j, basis.basis) if spec.is_smooth else None
                 tables.append(SpaceTable(int(j), basis, bins, slice(first, first + size), penalty))
@@ -77,6 +93,10 @@ class Space:
     def is_of(self, objective: Objective, constraints: BoundConstraints, labels: np.ndarray) -> bool:
         is_same = self.objective is objective and self.weights is constraints.weights
         return is_same and np.array_equal(self.labels, labels)
+
+    def forget(self) -> None:
+        """Forget all that takes much memory."""
+        self._merged, self._rough_inverse, self._guide = {}, None, None
 
     def be_exact(self) -> None:
         """Build the Hessian from all rows and bins from now on."""
@@ -127,8 +147,10 @@ class Space:
                 hessian[own, own] += t.penalty
         return hessian
 
-    def intercept_move(self, move: np.ndarray) -> float:
+    def intercept_move(self, move: np.ndarray) -> float | np.ndarray:
         """The change of the intercept after a move of the tables, to first order; 0 if it is not known."""
+        if self._intercepts_of is not None:
+            return self._intercepts_of @ self.coordinates(move)
         return 0.0 if self._curvature_shares is None else -float(self._curvature_shares @ move)
 
     # Newton steps ---------------------------------------------------------------------------------------------
@@ -196,9 +218,17 @@ class Space:
         return lambda r: np.concatenate([inverses[c](r[starts[c] : starts[c + 1]]) for c in range(self.n_classes)])
 
     def _inverse_of_outputs(self, point: Point, curvature: Handle, alpha: float) -> Inverse | None:
-        """r -> r times the inverse of a sampled Hessian of all classes; None if it costs more than it saves."""
+        """r -> r times the inverse of a sampled Hessian of all classes; None if it costs more than it saves.
+
+        It only guides, so that of the first step serves all steps within the same pieces.
+        """
+        if self._guide is None and self._outputs_pay:
+            self._guide = self._new_guide(point, curvature, alpha)
+        return self._guide
+
+    def _new_guide(self, point: Point, curvature: Handle, alpha: float) -> Inverse | None:
         n, options = int(self.starts[-1]), self.objective.options
-        if not self._outputs_pay or not 0 < n <= options.max_dense_unknowns:
+        if not 0 < n <= options.max_dense_unknowns:
             return None
         accuracy = replace(self.objective.preconditioner_accuracy(n), groups_per_line=options.line_groups)
         columns = [self._merged_columns(c, accuracy) for c in range(self.n_classes)]
@@ -216,7 +246,8 @@ class Space:
         hessian, coupling = stretch[:, None] * between[:n, :n] * stretch, stretch[:, None] * between[:n, n:]
         np.fill_diagonal(hessian, in_all)
         # Adding one number to all classes changes nothing: pinv drops that direction.
-        hessian -= coupling @ np.linalg.pinv(between[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
+        self._intercepts_of = -np.linalg.pinv(between[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
+        hessian += coupling @ self._intercepts_of
         # Nor does adding the same table to all of them.
         hessian[np.diag_indices(n)] += SINGULAR_SHARE * in_all
         for c in range(self.n_classes):
@@ -299,8 +330,9 @@ class Spaces:
 
     def of(self, objective, constraints, support, labels) -> Space:
         if self._last is None or not self._last.is_of(objective, constraints, labels):
-            self._last = None  # free its merged codes before the new ones are made
-            self._last = Space(objective, constraints, support, labels)
+            if self._last is not None:
+                self._last.forget()  # free its merged codes before the new ones are made
+            self._last = Space(objective, constraints, support, labels, self._last)
         return self._last
 
 

@@ -112,8 +112,8 @@ def assert_same_pieces(found, expected):
         bins = slice(constraints.offsets[j], constraints.offsets[j + 1])
         ours, theirs = (s.labels[bins].reshape(constraints.n_bins[j], -1).T for s in (found, expected))
         if constraints.spec(j).name == "mixed":
-            for one, other in zip(ours, theirs, strict=True):
-                assert constraints.code_length(j, one) == constraints.code_length(j, other)
+            priced, own = constraints.with_jump_cost(1.0), np.array([j])
+            assert priced.cost(found.labels, own, 1.0) == priced.cost(expected.labels, own, 1.0)
         else:
             np.testing.assert_array_equal(ours, theirs)
 
@@ -125,7 +125,8 @@ def assert_same_fit(found, expected, tolerance=1e-9):
     np.testing.assert_allclose(found.f, expected.f, rtol=0, atol=tolerance * scale)
     np.testing.assert_allclose(found.intercept, expected.intercept, rtol=0, atol=tolerance * scale)
     assert found.loss == pytest.approx(expected.loss, rel=1e-9, abs=1e-12)
-    assert found.dispersion == (expected.dispersion and pytest.approx(expected.dispersion, rel=1e-9))
+    # The fits behind it end at a tolerance of 1e-3: rounding may decide whether there is a last step.
+    assert found.dispersion == (expected.dispersion and pytest.approx(expected.dispersion, rel=10 * tolerance))
 
 
 @pytest.mark.parametrize("name", ROWS)

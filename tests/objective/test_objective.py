@@ -135,7 +135,8 @@ def test_integer_weights_are_repeated_rows(loss, jump_cost):
     weighted = rbr.solve(design, y, sample_weight=times, offset=offset, **problem)
     plain = rbr.solve(design[repeated], y[repeated], offset=offset[repeated], **problem)
     scale = np.abs(plain.f).max()
-    np.testing.assert_allclose(weighted.f, plain.f, rtol=0, atol=1e-9 * max(scale, 1))
+    # Both end within the tolerance of a fixed point, but rounding decides where in it.
+    np.testing.assert_allclose(weighted.f, plain.f, rtol=0, atol=1e-8 * max(scale, 1))
     np.testing.assert_allclose(weighted.intercept, plain.intercept, rtol=0, atol=1e-8)
     assert weighted.loss == pytest.approx(plain.loss, rel=1e-10)
     assert weighted.dispersion == (plain.dispersion and pytest.approx(plain.dispersion, rel=1e-8))

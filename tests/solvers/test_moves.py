@@ -199,3 +199,36 @@ def test_pieces_searched_anew_promise_what_they_gain(shape, alpha):
     after = problem.value(problem.objective.point(found.f, found.support), found.labels)
     assert found.promise == pytest.approx(before - after, abs=1e-12)
     assert found.promise > 1e-3
+
+
+@pytest.mark.parametrize("shape", ["constant", "mixed"])
+def test_pieces_of_all_classes_are_searched_at_once(shape):
+    """Where the parabolas hold, what they promise for each class is about what a refit gains."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 12, (2, 4000))
+    scores = np.zeros((4000, 3))
+    scores[:, 0] += 0.4 * (codes[0] > 6)
+    scores[:, 1] += 0.4 * (codes[0] < 3) + 0.3 * (codes[1] > 8)
+    y = np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
+    design = BinnedMatrix(codes, [0, 12, 24], positions=np.tile(np.arange(12.0), 2))
+    constraints = Constraints(None, 5, shape=shape, jump_cost=0.1)
+    problem, point, labels = stopped(design, y, constraints, loss="multinomial", step_size=0.3)
+    found = resegmented(problem, point, labels, problem.objective.gradient(point))
+    before = problem.value(point, labels)
+    after = problem.value(problem.objective.point(found.f, found.support), found.labels)
+    assert found.promise == pytest.approx(before - after, rel=0.3)
+    assert found.promise > 1e-3
+    np.testing.assert_allclose(np.add.reduceat(design.weights[:, None] * found.f, design.offsets[:-1]), 0, atol=1e-12)
+
+
+def test_parabolas_reach_no_further_than_the_option_says():
+    """Classes that are nearly certain curve so little that the least value of a parabola is far away."""
+    rng = np.random.default_rng(0)
+    codes = np.tile(np.arange(4), 250)[None]
+    y = np.where(codes[0] == 3, rng.integers(0, 3, 1000), codes[0])
+    design = BinnedMatrix(codes, [0, 4])
+    for reach in (0.5, 2.0):
+        options = rbr.SolverOptions(reach_of_parabolas=reach)
+        problem, point, labels = stopped(design, y, Constraints(None, 4), loss="multinomial", options=options)
+        found = resegmented(problem, point, labels, problem.objective.gradient(point))
+        assert np.ptp(found.f - point.f, axis=0).max() <= 2 * reach * (1 + 1e-9)

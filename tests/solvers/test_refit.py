@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from problems import LOSSES, SHAPES, block_of, make_design, make_target, objective_of, with_even_bins
 
+import rbr
 from rbr.constraints import Constraints
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
 from rbr.solvers.pieces import coarsened, piece_basis
 from rbr.solvers.refit import keep_monotone, refit, used_features
-from rbr.solvers.space import Space, conjugate_gradients
+from rbr.solvers.space import Space, Spaces, conjugate_gradients
 
 
 def bound_to(design, shape="constant", limit=3, **options):
@@ -292,3 +293,20 @@ def test_conjugate_gradients():
     x = conjugate_gradients(lambda a: A @ a, lambda r: r / diagonal, b, tol=1e-10, max_iter=200)
     np.testing.assert_allclose(x, np.linalg.solve(A, b), rtol=1e-8)
     assert not conjugate_gradients(lambda a: A @ a, lambda r: r, np.zeros(12), tol=1e-10, max_iter=9).any()
+
+
+def test_bases_of_tables_that_keep_their_pieces_are_used_again():
+    """But not in another geometry."""
+    design = make_design()
+    y = make_target("squared_error", design)
+    s = rbr.solve(design, y, constraints=Constraints(4, 3))
+    objective, bound, spaces = s.problem.objective, s.problem.constraints, Spaces()
+    before = {t.table: t.basis for t in spaces.of(objective, bound, s.support, s.labels).classes[0]}
+    changed, labels = int(s.support[0]), s.labels.copy()
+    bins = slice(design.offsets[changed], design.offsets[changed + 1])
+    labels[bins] = 0
+    labels[bins.start] = 2
+    after = {t.table: t.basis for t in spaces.of(objective, bound, s.support, labels).classes[0]}
+    assert [after[j] is before[j] for j in s.support] == [j != changed for j in s.support]
+    elsewhere = bound.on(bound.weights.copy())
+    assert not any(t.basis is after[t.table] for t in spaces.of(objective, elsewhere, s.support, labels).classes[0])
