@@ -115,8 +115,12 @@ def _best_pieces(
     tables = np.repeat(np.arange(len(searched)), constraints.n_bins[searched])
     by_bin, slope, total = by_bin[bins], constraints.weights[bins] * gradient[bins], float(totals[0])
     if n_outputs > 1:
-        # Where a class is nearly certain, the curvature says nothing of a long move: parabolas reach only so far.
-        by_bin = np.maximum(n_outputs / (n_outputs - 1) * by_bin, np.abs(slope) / problem.options.reach_of_parabolas)
+        by_bin = n_outputs / (n_outputs - 1) * by_bin
+    if n_outputs > 1 or problem.objective.loss.link == "log":
+        # Where a class is nearly certain, or a mean far above y, the curvature says nothing of a long move: parabolas
+        # reach only so far, or the exponential of the score overflows.
+        by_bin = np.maximum(by_bin, np.abs(slope) / problem.options.reach_of_parabolas)
+    if n_outputs > 1:
         geometry, total = geometry.including(searched), float(by_bin.sum())  # a feature is entered once for all outputs
     of_tables = np.maximum(np.bincount(tables, by_bin), 1e-300)
     around = f[bins] - np.divide(slope, by_bin, out=np.zeros_like(by_bin), where=by_bin > 0)

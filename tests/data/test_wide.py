@@ -115,16 +115,16 @@ def planted(n_features, estimator=RBRRegressor):
 
 @pytest.mark.parametrize("estimator", [RBRRegressor, RBRClassifier])
 def test_no_python_call_per_column(estimator):
-    """Ten times as many columns take about the same number of function calls."""
+    """Twenty times as many columns take about the same number of function calls."""
     planted(50, estimator)
     calls = []
-    for n_features in (1000, 10_000):
+    for n_features in (1000, 20_000):
         profile = cProfile.Profile()
         profile.enable()
         planted(n_features, estimator)
         profile.disable()
         calls.append(pstats.Stats(profile).total_calls)
-    assert calls[1] < calls[0] + 8000  # one for each column would be 9000 more
+    assert calls[1] < calls[0] + 8000  # one for each column would be 19,000 more
 
 
 def test_a_saved_model_holds_the_used_columns_only(tmp_path):
