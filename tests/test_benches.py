@@ -22,6 +22,7 @@ def run(script, *arguments):
     return done.stdout
 
 
+@pytest.mark.long
 def test_peers(tmp_path):
     out = run("peers.py", "--quick", "--jobs", "1", "--peers", "rbr-limits", "binning", "one-hot", "--out", tmp_path)
     facts = json.loads((tmp_path / "peers.json").read_text())

@@ -602,6 +602,7 @@ def test_offline_adult_is_not_run(tmp_path, monkeypatch):
         hr_roc.measure(Setting())
 
 
+@pytest.mark.long
 def test_map_is_the_same_on_two_processes():
     tasks = [([0, 3, k], 200, 12, 3, ()) for k in range(3)]
     seen = []
