@@ -201,7 +201,7 @@ class SolverOptions:
     discount_of_pairs: float = 2.0
     most_odds_of_pairs: float = 3.0
     # On rows outside bags a pair must gain more than this many standard errors, and as many units of log-likelihood in
-    # all. On up to so many rows (those of classes count by how much they say) it must also gain this multiple of the
+    # all. On up to this many rows (those of classes count by how much they say) it must also gain this multiple of the
     # log of the number of candidates, twice the price of an entry; on n rows a part few / n of it. Weaker pairs gained
     # nothing on new rows of small tables (32 splits of titanic and mammography); at any number of rows this would cost
     # .0021 R^2 on kin8nm and .0006 AUC on HR.

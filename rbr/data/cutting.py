@@ -34,7 +34,7 @@ SECONDS_BETWEEN_REPORTS = 2.0
 
 
 def n_sample_of(max_bins: np.ndarray) -> int:
-    """The least size of a sample for columns of at most so many bins."""
+    """The least size of a sample for columns of at most this many bins."""
     return int(np.clip(SAMPLE_ROWS_PER_BIN * max_bins.max(), *SAMPLE_ROWS))
 
 

@@ -5,7 +5,7 @@ partitions that are read elsewhere), and then fits a `Binner` as if it had seen 
 
 Numbers. The rows whose numbers are kept are those that `Binner.fit` would use: all of them up to MAX_EXACT_ROWS, and of
 more a sample that is drawn by the numbers of the rows (`rbr.data.sampling.thinned_rows`) and thinned as they come. So
-the edges are those of the table in memory, whatever the blocks. Only where so many rows of a wide table take more than
+the edges are those of the table in memory, whatever the blocks. Only where rows of a wide table take more than
 MAX_KEPT_BYTES is the sample smaller. Whether a column has missing values all rows tell.
 
 Categories are counted by level. Blocks may have different levels; levels of different types, such as the text "1" and

@@ -229,7 +229,7 @@ class Leaf:
 
 
 class _Spare(threading.local):
-    """Memory that a thread uses for each leaf anew: to get it from the system would take as long as what it is for."""
+    """Memory that a thread uses again for every leaf: fetching it from the system takes as long as using it."""
 
     def __init__(self):
         self._arrays: dict[str, np.ndarray] = {}
