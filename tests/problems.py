@@ -8,11 +8,13 @@ from rbr import SolverOptions
 from rbr.data.design import BinnedMatrix
 from rbr.losses import LOSSES
 from rbr.objective import RowBlock, RowObjective, make_objective
+from rbr.objective.parts import LocalParts, Part, cut_points, parts_objective
 from rbr.reference.projections import SHAPES
 
 N_BINS = (6, 5, 4, 7, 3)
 # The shape `frequency` needs equal weights in all ordered bins of a table.
 WEIGHTINGS = ("counts", "uniform")
+ROWS_PER_LEAF = 16
 
 
 def make_design(seed=0, n_rows=240, missing=True, empty_bin=True, n_bins=N_BINS):
@@ -86,6 +88,29 @@ def split_in_three_blocks(objective):
     ]
     options = {"n_outputs": objective.n_outputs, "n_total": objective.n_total, "options": objective.options}
     return RowObjective(blocks, objective.loss, n_threads=2, **options)
+
+
+def in_parts(objective, n_parts, rows_per_leaf=ROWS_PER_LEAF, scratch=None, n_threads=1):
+    """The rows of an objective in memory as parts of whole leaves."""
+    block = block_of(objective)
+    cuts = cut_points(block.n_rows, n_parts, rows_per_leaf)
+    own, parts = block.design, []
+    for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+        rows = slice(start, end)
+        fields = own.offsets, own.missing, own.positions, own.columns, own.weights_kind, own.shares
+        parts.append(
+            Part(
+                BinnedMatrix._from_valid(own.codes[:, rows], *fields),
+                block.y[rows],
+                None if block.sample_weight is None else block.sample_weight[rows],
+                None if block.offset is None else block.offset[rows],
+                None if block.values is None else block.values.at(rows),
+                start // rows_per_leaf,
+                scratch,
+                rows_per_leaf,
+            )
+        )
+    return parts_objective(LocalParts(parts, n_threads), loss=objective.loss, options=objective.options)
 
 
 __all__ = [

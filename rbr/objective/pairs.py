@@ -10,25 +10,10 @@ import numpy as np
 from rbr.data.design import BinnedMatrix
 from rbr.data.grids import CoarseBins, cells_of
 from rbr.objective import hessians
-from rbr.objective.protocol import Groups, Handle, Point
+from rbr.objective.protocol import Groups, Point
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
-
-
-def shifted_by(objective: RowObjective, scores: Handle) -> RowObjective:
-    """See `Objective.shifted_by`."""
-    blocks = [
-        replace(
-            block,
-            offset=own if block.offset is None else own + block.offset,
-            is_shifted=True,
-            given_offset=block.users_offset,
-            given_keys=block.keys,
-        )
-        for block, own in zip(objective._blocks, scores.raw, strict=True)  # type: ignore[attr-defined]
-    ]
-    return objective._with(blocks, objective.n_total, is_part_of_many=objective._is_part_of_many)
 
 
 def over_pairs(objective: RowObjective, coarse: CoarseBins, pairs: np.ndarray) -> RowObjective:

@@ -47,7 +47,7 @@ from rbr.objective.common import OverRows
 from rbr.objective.gram import GramObjective, GramSums, gram_is_faster
 from rbr.objective.jumps import BetterJumps, Jumps
 from rbr.objective.parts_handles import Curvature, Merged
-from rbr.objective.parts_leaves import ROWS_PER_LEAF, Part, Whole, on_scores, sampled_part, shifted
+from rbr.objective.parts_leaves import ROWS_PER_LEAF, Part, Whole, sampled_part, shifted
 from rbr.objective.parts_run import Executor, Kept, LocalParts, cut_points
 from rbr.objective.parts_sums import Packed
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Hessian, Objective, Point, Tables
@@ -469,8 +469,9 @@ class PartsObjective(OverRows):
     def on_lines(self, slopes: np.ndarray, lines: parts_lines.Distances) -> PartsObjective:
         nothing = self._rows(parts_sums.table_scores, tables=self._packed(self.zero_tables(), np.zeros(0, np.int64)))
         within = parts_lines.with_slopes(self, nothing, slopes, lines)
-        facts = replace(self._facts, has_offset=True, has_given_offset=True)
-        return self._over(self._parts.mapped(self._whole, on_scores, within), facts=facts)
+        # Rows of equal codes may lie at different places of their bins.
+        columns = tuple(self.tables.columns[lines.tables, 0].tolist())
+        return self._shifted(within, columns)
 
     def line_gradient(self, point: Point, lines: parts_lines.Distances) -> np.ndarray:
         return parts_lines.line_gradient(self, point, lines)
@@ -485,7 +486,10 @@ class PartsObjective(OverRows):
         return self._rows(parts_sums.table_scores, tables=self._packed(f, support))
 
     def shifted_by(self, scores: Kept) -> PartsObjective:
-        parts = self._parts.mapped(self._whole, shifted, scores)
+        return self._shifted(scores)
+
+    def _shifted(self, scores: Kept, columns: tuple[int, ...] = ()) -> PartsObjective:
+        parts = self._parts.mapped(self._whole, shifted, scores, columns=columns)
         return self._over(parts, facts=replace(self._facts, has_offset=True))
 
     def over_pairs(self, coarse: CoarseBins, pairs: np.ndarray) -> PartsObjective:

@@ -18,7 +18,7 @@ import numpy as np
 from rbr.data.design import BinnedMatrix
 from rbr.data.sampling import spread_rows
 from rbr.data.store import reserve_room
-from rbr.objective.keys import keys_of_rows
+from rbr.objective.keys import keys_of_rows, keys_with_values
 from rbr.objective.parts_tree import Tree
 from rbr.objective.rows import RowBlock
 from rbr.objective.values import ColumnValues
@@ -49,6 +49,7 @@ class Part:
     ends : where each leaf ends, counted from the part's first row
     is_shifted, given_offset : as in `RowBlock`
     given : the part before its offsets or tables were changed, by which bags tell rows apart; None if this is it
+    told_apart : columns whose values tell rows apart too, since offsets depend on them
     """
 
     design: BinnedMatrix
@@ -64,6 +65,7 @@ class Part:
     is_shifted: bool = False
     given_offset: np.ndarray | None = None
     given: Part | None = None
+    told_apart: tuple[int, ...] = ()
 
     def __post_init__(self):
         if self.first_row < 0:
@@ -209,7 +211,11 @@ class Leaf:
         """What tells some rows of the leaf apart; see `RowBlock.keys`."""
         part, chosen = self.part.as_given, np.arange(self.start, self.end)[rows]
         offset = None if part.offset is None else part.offset[chosen]
-        return keys_of_rows(part.design.codes[:, self.rows][:, rows], part.y[chosen], offset)
+        keys = keys_of_rows(part.design.codes[:, self.rows][:, rows], part.y[chosen], offset)
+        values = part.values
+        if values is None:
+            return keys
+        return keys_with_values(keys, (values.column(j, chosen) for j in self.part.told_apart))
 
     def block(self, rows: np.ndarray | slice = slice(None), with_values: bool = False) -> RowBlock:
         """Some rows of the leaf, copied into memory."""
@@ -304,11 +310,12 @@ def list_of(part: Part, whole: Whole, function, kept, fixed: dict) -> list:
     return [answer for _, answer in _sweep(part, whole, function, kept, fixed)]
 
 
-def shifted(part: Part, whole: Whole, scores: Slices) -> Part:
-    """The part with scores of a part of the model added to its offsets."""
+def shifted(part: Part, whole: Whole, scores: Slices, *, columns: tuple[int, ...] = ()) -> Part:
+    """The part with scores of a part of the model added to its offsets; they depend on the values of some columns."""
     own = _with_offset(part, scores)
     offset = part.given_offset if part.is_shifted else part.offset
-    return replace(own, is_shifted=True, given_offset=offset, given=part.as_given)
+    told_apart = part.told_apart + columns
+    return replace(own, is_shifted=True, given_offset=offset, given=part.as_given, told_apart=told_apart)
 
 
 def _with_offset(part: Part, scores: Slices) -> Part:
@@ -319,11 +326,6 @@ def _with_offset(part: Part, scores: Slices) -> Part:
         rows = slice(start, start + ROWS_PER_LEAF)
         total[rows] = scores.array[rows] + part.offset[rows]
     return replace(part, offset=total)
-
-
-def on_scores(part: Part, whole: Whole, scores: Slices) -> Part:
-    """The part with scores added to its offsets, which count as given ones."""
-    return _with_offset(part, scores)
 
 
 def sampled_part(part: Part, whole: Whole, n_sampled: int) -> Part:

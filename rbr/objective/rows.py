@@ -28,7 +28,7 @@ from rbr.objective import lines as lines_of_rows
 from rbr.objective import pairs as pairs_of_rows
 from rbr.objective.common import OverRows, added
 from rbr.objective.jumps import BetterJumps, Jumps
-from rbr.objective.keys import keys_of_rows
+from rbr.objective.keys import keys_of_rows, keys_with_values
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point, Tables
 from rbr.objective.values import ColumnValues
 
@@ -72,6 +72,16 @@ class RowBlock:
         Scores of a part of the model do not count: their last bits would change the numbers.
         """
         return keys_of_rows(self.design.codes, self.y, self.offset) if self.given_keys is None else self.given_keys()
+
+    def shifted(self, scores: np.ndarray, columns: Sequence[int]) -> RowBlock:
+        """The block with scores of a part of the model among its offsets, and keys that tell some columns' values."""
+
+        def keys() -> np.ndarray:
+            values = self.values
+            return keys_with_values(self.keys(), () if values is None else (values.column(int(j)) for j in columns))
+
+        offset = scores if self.offset is None else scores + self.offset
+        return replace(self, offset=offset, is_shifted=True, given_offset=self.users_offset, given_keys=keys)
 
     def at(self, rows, v: np.ndarray, n_threads: int, weight: np.ndarray | None = None) -> RowBlock:
         """Some of the rows, with their own v and their weights, by default those that they have."""
@@ -497,11 +507,8 @@ class RowObjective(OverRows):
     def on_lines(self, slopes: np.ndarray, lines: lines_of_rows.Distances) -> RowObjective:
         within = [np.zeros((block.n_rows, *slopes.shape[1:])) for block in self._blocks]
         lines_of_rows.add_slopes(self, within, slopes, lines)
-        blocks = [
-            replace(block, offset=own if block.offset is None else own + block.offset)
-            for block, own in zip(self._blocks, within, strict=True)
-        ]
-        return self._with(blocks, self.n_total, is_part_of_many=self._is_part_of_many)
+        # Rows of equal codes may lie at different places of their bins.
+        return self._shifted(within, self.tables.columns[lines.tables, 0])
 
     def line_gradient(self, point: Point, lines: lines_of_rows.Distances) -> np.ndarray:
         return lines_of_rows.line_gradient(self, point, lines)
@@ -512,7 +519,13 @@ class RowObjective(OverRows):
         return Scores(self._row_sums(f, support))
 
     def shifted_by(self, scores: Scores) -> RowObjective:
-        return pairs_of_rows.shifted_by(self, scores)
+        return self._shifted(scores.raw)
+
+    def _shifted(self, scores: Sequence[np.ndarray], columns: Sequence[int] = ()) -> RowObjective:
+        """The objective with scores among its offsets, which differ between rows of equal codes by some columns."""
+        shifted = zip(self._blocks, scores, strict=True)
+        blocks = [block.shifted(own, columns) for block, own in shifted]
+        return self._with(blocks, self.n_total, is_part_of_many=self._is_part_of_many)
 
     def over_pairs(self, coarse: CoarseBins, pairs: np.ndarray) -> RowObjective:
         return pairs_of_rows.over_pairs(self, coarse, pairs)

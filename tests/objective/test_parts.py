@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from problems import LOSSES, block_of, make_design, make_target, objective_of
+from problems import LOSSES, in_parts, make_design, make_target, objective_of
 from test_blocks import MANY, assert_same_fit
 
 import rbr
@@ -18,36 +18,12 @@ from rbr.estimators.refine import refine_cuts
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
 from rbr.objective import Objective
-from rbr.objective.parts import LocalParts, Part, cut_points, parts_objective
+from rbr.objective.parts import LocalParts, Part, parts_objective
 from rbr.objective.parts_tree import Tree, merged
 from rbr.solvers.averages import average_over_pieces
 from rbr.solvers.pairs import PairSpec
 
-ROWS_PER_LEAF = 16
 PROTOCOL = {name for name in dir(Objective) if not name.startswith("_")} | set(Objective.__annotations__)
-
-
-def in_parts(objective, n_parts, rows_per_leaf=ROWS_PER_LEAF, scratch=None, n_threads=1):
-    """The rows of an objective in memory as parts of whole leaves."""
-    block = block_of(objective)
-    cuts = cut_points(block.n_rows, n_parts, rows_per_leaf)
-    own, parts = block.design, []
-    for start, end in zip(cuts[:-1], cuts[1:], strict=True):
-        rows = slice(start, end)
-        fields = own.offsets, own.missing, own.positions, own.columns, own.weights_kind, own.shares
-        parts.append(
-            Part(
-                BinnedMatrix._from_valid(own.codes[:, rows], *fields),
-                block.y[rows],
-                None if block.sample_weight is None else block.sample_weight[rows],
-                None if block.offset is None else block.offset[rows],
-                None if block.values is None else block.values.at(rows),
-                start // rows_per_leaf,
-                scratch,
-                rows_per_leaf,
-            )
-        )
-    return parts_objective(LocalParts(parts, n_threads), loss=objective.loss, options=objective.options)
 
 
 def assert_same_bits(one, other):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
-from problems import LOSSES, block_of, make_target, objective_of, split_in_three_blocks
+from problems import LOSSES, block_of, in_parts, make_target, objective_of, split_in_three_blocks
 
 import rbr
 
@@ -92,6 +95,35 @@ def test_points_on_lines_have_the_scores_of_the_definition(loss):
     assert point.loss == pytest.approx(one.loss.value(block_of(one).y, point.handle.raw[0], block_of(one).v))
     again = three.line_point(f, both, slopes, three.distances(both, positions))
     assert again.loss == pytest.approx(point.loss, rel=1e-12)
+
+
+def test_rows_on_lines_are_drawn_whatever_the_last_bits_of_the_slopes_are():
+    # Slopes are fitted, and their last bits are those of the machine's linear algebra. Bags were once drawn by them, so
+    # that another machine drew other bags.
+    X, one, three = objectives("squared_error")
+    both, slopes = np.array([0, 1]), np.full(one.tables.n_coef, 0.1)
+    drawn = {}
+    for name, objective in {"one": one, "three": three, "parts": in_parts(one, 4)}.items():
+        for factor in (1.0, 1.0 + 1e-15):
+            lines = objective.distances(both, anchors_of(one.tables))
+            bags = objective.on_lines(factor * slopes, lines).bags(1, 0.632, 0)
+            bags.draw()
+            drawn[name, factor] = bags._share_out
+    for shares in drawn.values():
+        np.testing.assert_array_equal(shares, drawn["one", 1.0])
+    # Rows of equal codes and targets are no copies of one another where lines tell them apart.
+    flat = replace(block_of(one), y=np.zeros(N_ROWS))
+    assert len(np.unique(flat.keys())) < 60 < len(np.unique(flat.shifted(np.zeros(N_ROWS), both).keys()))
+
+
+@pytest.mark.parametrize("split", [lambda one: one, split_in_three_blocks, partial(in_parts, n_parts=4)])
+def test_lines_are_no_exposure(split):
+    # A model of counts with steep lines once had exposures, though nobody had given an offset.
+    _, one, _ = objectives("poisson", wild=False)
+    both = np.array([0, 1])
+    objective = split(one)
+    lines = objective.distances(both, anchors_of(one.tables))
+    assert objective.on_lines(np.full(one.tables.n_coef, 0.1), lines).exposure_sums(both) is None
 
 
 def test_moments_of_bins_are_those_of_the_finite_rows():
