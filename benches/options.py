@@ -49,11 +49,19 @@ OF_BAGS = (
     *("bags_for_all_ways", "ways_kept"),
 )
 OF_AVERAGES = (
-    *("least_prior_rows", "most_prior_rows", "line_share", "price_of_prior", "most_jumps", "least_jumps"),
+    *(
+        "least_prior_rows",
+        "most_prior_rows",
+        "line_share",
+        "curve_share",
+        "price_of_prior",
+        "most_jumps",
+        "least_jumps",
+    ),
     *("most_averaged_bins", "least_averaged_bins", "rows_per_averaged_bin", "least_rows_with_outliers"),
     *("averaging_rounds", "mixed_rounds", "rounds_within_bins", "settled", "least_log_odds", "averaging_searches"),
     *("competing_bags", "rows_per_feature"),
-    *("least_promise", "clear_gain", "likely_gain", "least_gain_in_all", "share_of_outliers", "bag_settled"),
+    *("least_promise", "clear_gain", "least_gain_in_all", "share_of_outliers", "bag_settled"),
     *("jumps_kept", "price_when_simple", "lost_when_simple", "projection_price", "projection_share"),
 )
 OF_DISPERSION = ("representative_rows", "dispersion_settled", "dispersion_rounds")

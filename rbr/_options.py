@@ -131,7 +131,9 @@ class SolverOptions:
     least_prior_rows_of_classes: float = 1.0
     most_prior_rows: float = 100.0
     # The prior share of lines among pieces, and the most jumps that are expected per bin.
-    line_share: float = 0.5
+    line_share: float = 0.75
+    # The prior share of smooth curves among tables that may have lines.
+    curve_share: float = 0.5
     # A feature also pays for the two numbers of its prior, which are estimated from it.
     price_of_prior: float = 2.0
     most_jumps: float = 0.25
@@ -154,13 +156,11 @@ class SolverOptions:
     least_log_odds: float = 3.0
     averaging_searches: int = 3
     # All features, and those with evidence, compete on bags if there are this many rows per feature, and if those left
-    # out could explain this much per row together. Gains are counted in standard errors: one ends the
-    # competition early, the other wins it.
+    # out could explain this much per row together. A gain or loss of this many standard errors ends the competition.
     competing_bags: int = 3
     rows_per_feature: float = 10.0
     least_promise: float = 0.001
     clear_gain: float = 2.0
-    likely_gain: float = 1.0
     # Together, rows left out must gain this many units of log-likelihood: log 20, for a chance of one in twenty. So
     # much better must features be that have evidence beside all others, not one after the other.
     least_gain_in_all: float = 3.0

@@ -16,6 +16,7 @@ from rbr._fast._csv import (
     put_fields,
     write_numbers,
 )
+from rbr._fast._curves import average_curves
 from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
 from rbr._fast._grids import average_grids
 from rbr._fast._losses import (
@@ -34,6 +35,7 @@ from rbr._fast._surfaces import smooth_grids
 
 __all__ = [
     "add_field_sizes",
+    "average_curves",
     "average_grids",
     "average_tables",
     "bin_counts",

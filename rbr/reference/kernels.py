@@ -8,6 +8,7 @@ import numpy as np
 from rbr.reference import csv_text, losses
 from rbr.reference.averages import average_tables
 from rbr.reference.binning import binomial_bins, codes_of, describe_bins, distinct_values, regular_bins
+from rbr.reference.curves import average_curves
 from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.grids import average_grids
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
@@ -16,6 +17,7 @@ from rbr.reference.surfaces import smooth_grids
 
 __all__ = [
     "add_field_sizes",
+    "average_curves",
     "average_grids",
     "average_tables",
     "bin_counts",

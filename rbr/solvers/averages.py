@@ -86,11 +86,12 @@ def average_over_pieces(
     point = run.run(report)
     plain = objective
     for _ in range(objective.options.rounds_within_bins):
-        within = None if is_numeric is None else _on_slopes(plain, run, point, is_numeric)
-        if within is None:
+        sloped = None if is_numeric is None else _on_slopes(plain, run, point, is_numeric)
+        if sloped is None:
             break
-        objective, problem = within, replace(problem, objective=within)
-        run = Averaging(objective, bound, alpha, ~bound.excluded, dispersion)
+        objective, rising = sloped
+        problem = replace(problem, objective=objective)
+        run = Averaging(objective, bound, alpha, ~bound.excluded, dispersion, rising=rising)
         point = run.run(report)
     # On lines the bins of a bag have other means than those of all rows, which its tables must explain as noise.
     in_bags = run.dispersion if objective is plain else run.known_dispersion
@@ -103,7 +104,6 @@ def average_over_pieces(
             (run, point), found = together, "together"
         if way == "all" or (way is None and _all_features_do_better(run, found, in_bags, random_state)):
             (run, point), found = with_all, "all"
-            run.settled = None
             point = run.go_on(point, report)
     used = run.used()
     if bound.max_features is not None and len(used) > bound.max_features:
@@ -125,44 +125,48 @@ def _beside_all(
     """(run, its last point) with the features that have evidence beside all the others, and with all of them.
 
     The noise is that of the features found one by one: beside what all of them explain by chance it would look smaller
-    than it is, and chance would be evidence. All of them are only a start, so they need not settle.
+    than it is, and chance would be evidence. All of them are only a start, but they must settle: related columns whose
+    differences matter are slow to show it.
     """
-    rough = run.objective.options.bag_settled
-    own = Averaging(run.objective, run.bound, run.alpha, run.allowed, run.dispersion, uses_all=True, settled=rough)
+    own = Averaging(run.objective, run.bound, run.alpha, run.allowed, run.dispersion, uses_all=True, rising=run.rising)
     point = own.run(report)
     with_all = own.copy(), point
-    own.settled = run.settled
     return (own, own.narrow(point, report)), with_all
 
 
-def _on_slopes(objective: Objective, run: Averaging, point: Point, is_numeric: np.ndarray) -> Objective | None:
-    """The objective with what the mean tables rise within bins among its offsets; None if that gains little.
+def _on_slopes(
+    objective: Objective, run: Averaging, point: Point, is_numeric: np.ndarray
+) -> tuple[Objective, np.ndarray] | None:
+    """(the objective with what the mean tables rise within bins among its offsets, tables that rise from bin to bin).
 
-    Within a bin a table is taken to rise as it does between the neighbouring bins. In the tail of a skewed column that
-    explains rows better than bins can, and what bins leave over would look like signal to other features.
+    None if that gains little. Within a group of bins that are averaged over as one, and within a bin, a table is taken
+    to rise as it does between the neighbouring groups. In the tail of a skewed column that explains rows better than
+    groups can, and what they leave over would look like signal to other features.
     """
     bound, used = run.bound, run.used()
     tables = used[(is_numeric & bound.flags("has_lines"))[used]] if len(used) else used
     if not objective.has_values or not len(tables):
         return None
     means, _, _ = objective.bin_moments(tables)
-    slopes, columns = np.zeros_like(run.posterior.f), run.posterior.f
+    slopes, rising = np.zeros_like(run.posterior.f), run.posterior.f.copy()
     for j in tables:
         bins = np.arange(bound.offsets[j], bound.offsets[j] + bound.n_ordered[j])
         bins = bins[np.isfinite(means[bins]) & (bound.weights[bins] > 0)]
-        if len(bins) > 2:
-            x = means[bins]
-            left, right = np.arange(len(bins)) - 1, np.arange(len(bins)) + 1
-            left[0], right[-1] = 0, len(bins) - 1
-            run_, rise = x[right] - x[left], columns[bins[right]] - columns[bins[left]]
+        _, begins, group = np.unique(run.group[bins], return_index=True, return_inverse=True)
+        if len(begins) > 2:
+            shares = bound.weights[bins] / np.add.reduceat(bound.weights[bins], begins)[group]
+            x, f = (np.add.reduceat((shares * by_bin[bins].T).T, begins) for by_bin in (means, rising))
+            left, right = np.arange(len(x)) - 1, np.arange(len(x)) + 1
+            left[0], right[-1] = 0, len(x) - 1
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                slope = rise / run_[:, None]
-            slopes[bins] = np.where(np.isfinite(slope), slope, 0.0)
-    slopes = slopes[:, 0] if objective.n_outputs == 1 else slopes
+                slope = (f[right] - f[left]) / (x[right] - x[left])[:, None]
+            slopes[bins] = np.where(np.isfinite(slope), slope, 0.0)[group]
+            rising[bins] = f[group] + slopes[bins] * (means[bins] - x[group])[:, None]
+    f, slopes = (rising[:, 0], slopes[:, 0]) if objective.n_outputs == 1 else (rising, slopes)
     distances = objective.distances(tables, np.where(np.isfinite(means), means, 0.0))
-    sloped = objective.line_point(point.f, point.support, slopes, distances, point.intercept)
+    sloped = objective.line_point(f, point.support, slopes, distances, point.intercept)
     gain = (point.loss - sloped.loss) / max(run.dispersion, 1e-300)
-    return objective.on_lines(slopes, distances) if gain > objective.options.least_gain_within_bins else None
+    return (objective.on_lines(slopes, distances), rising) if gain > objective.options.least_gain_within_bins else None
 
 
 def _all_features_do_better(run: Averaging, found: str, dispersion: float | None, random_state: Any) -> bool:
@@ -182,13 +186,12 @@ def _all_features_do_better(run: Averaging, found: str, dispersion: float | None
     for _ in range(options.competing_bags):
         inside = bags.draw()
         own = inside, run.bound.on(inside.tables.weights), run.alpha, run.allowed, dispersion
-        with_all = Averaging(*own, uses_all=True, settled=options.bag_settled)
-        points = [with_all.run(_go_on)]
-        points.append(
-            with_all.narrow(points[0], _go_on)
-            if found == "together"
-            else Averaging(*own, settled=options.bag_settled).run(_go_on)
+        with_all, alone = (
+            Averaging(*own, uses_all=uses_all, settled=options.bag_settled, rising=run.rising)
+            for uses_all in (True, False)
         )
+        points = [with_all.run(_go_on)]
+        points.append(with_all.narrow(points[0], _go_on) if found == "together" else alone.run(_go_on))
         for w, point in enumerate(reversed(points)):
             bags.add(w, point.f, point.support, point.intercept)
         if not bags.has_left_out:
@@ -197,8 +200,7 @@ def _all_features_do_better(run: Averaging, found: str, dispersion: float | None
         if abs(gain) > options.clear_gain * error:
             break
     # On rows that were left out chance gains more than t with a probability of at most exp(-t).
-    in_all = gain * objective.n_total / run.dispersion
-    return gain > options.likely_gain * error and in_all > options.least_gain_in_all
+    return gain * objective.n_total / run.dispersion > options.least_gain_in_all
 
 
 def _go_on(point: Point) -> bool:

@@ -3,8 +3,9 @@
 Noise has a say in where jumps lie and in which of several related features enter, and the mean over all that could be
 true predicts better than the best single guess. Bags estimate such a mean by fits on subsamples. Here it is computed:
 given the other tables, the mean of a table over all ways to cut it, weighted by how well they explain the rows, is a
-sum that a recursion over bins takes exactly (`rbr.reference.averages`). The tables are visited in turn until the loss
-settles, which is coordinate ascent of a mean-field posterior; nothing is drawn at random.
+sum that a recursion over bins takes exactly (`rbr.reference.averages`). A table that bends slowly is told only roughly
+by pieces: beside all ways to cut it stand smooth curves (`rbr.reference.curves`), by their evidence. The tables are
+visited in turn until the loss settles. That is coordinate ascent of a mean-field posterior; nothing is drawn at random.
 
 What the prior says:
 - A feature is used with the odds (k + 1) / (p - k), k the number of the others in use: with p candidates and none in
@@ -12,7 +13,8 @@ What the prior says:
   2010). A feature that is less likely used than not is left out in the end.
 - The number of jumps and the size of the effects are those of the table itself, as estimated in the last round (a step
   of the EM algorithm), within wide limits. A feature pays for these two numbers.
-- The levels of a category have one Gaussian prior; its width is averaged over a grid.
+- The levels of a category have one Gaussian prior; its width is averaged over a grid, as are the height of a curve and
+  the length over which it bends.
 """
 
 from __future__ import annotations
@@ -32,6 +34,13 @@ from rbr.objective.protocol import Objective, Point
 # The prior of a level, in rows: means are averaged over these widths by their evidence.
 ROWS_OF_LEVELS = np.array([1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0])
 
+# The priors of a curve: over which part of its bins rises stay alike, and how many rows its value at an end is worth.
+LENGTHS_OF_CURVES = np.array([1.0, 0.25, 0.0625, 0.0])
+ROWS_OF_CURVES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+
+# Evidence that differs by less is the same, and its last bits depend on the order of the rows.
+DIGITS_OF_EVIDENCE = 6
+
 
 @dataclass(eq=False)
 class Posterior:
@@ -41,7 +50,8 @@ class Posterior:
     share : the probability that the feature is used
     evidence : log odds of the data under a table against none
     explained : what the mean table explains, in units of log-likelihood; more than the evidence, since it was searched
-    pieces : the mean number of pieces
+    pieces : the mean number of pieces; a curve takes one for two unknowns, as lines do
+    freedom : the degrees of freedom, with the places of jumps, which were searched for
     jumps, rows : the prior's number of jumps, and of rows that an effect is worth
     """
 
@@ -50,6 +60,7 @@ class Posterior:
     evidence: np.ndarray
     explained: np.ndarray
     pieces: np.ndarray
+    freedom: np.ndarray
     jumps: np.ndarray
     rows: np.ndarray
 
@@ -58,7 +69,7 @@ class Posterior:
         shape, options = (objective.tables.n_tables, objective.n_outputs), objective.options
         return cls(
             np.zeros((objective.tables.n_coef, objective.n_outputs)),
-            *(np.zeros(shape), np.full(shape, -np.inf), np.zeros(shape), np.ones(shape)),
+            *(np.zeros(shape), np.full(shape, -np.inf), np.zeros(shape), np.ones(shape), np.ones(shape)),
             *(np.full(shape, options.least_jumps), np.full(shape, options.most_prior_rows)),
         )
 
@@ -68,7 +79,7 @@ class SideBySide:
     """Some tables one after the other: where their bins stand, and where the bins that are averaged over do.
 
     tables, starts, table : the tables, the first bin of each, and the place of each bin's table among them
-    weights : of the bins
+    weights, rises : of the bins, and what their tables are known to rise within the bins that are averaged over as one
     grouped : (place among the tables, table, bins) of those whose bins have no order
     is_ordered, ordered : the others
     bins, places : which bins are averaged over, and as which of the merged ones
@@ -81,6 +92,7 @@ class SideBySide:
     starts: np.ndarray
     table: np.ndarray
     weights: np.ndarray
+    rises: np.ndarray
     grouped: list[tuple[int, int, slice]]
     is_ordered: np.ndarray
     ordered: np.ndarray
@@ -107,7 +119,8 @@ class SideBySide:
         bins = np.flatnonzero((group >= 0) & is_ordered[table])
         has_missing = run.bound.missing[ordered]
         return cls(
-            *(tables, starts, table, run.objective.tables.weights[in_all], grouped, is_ordered, ordered),
+            *(tables, starts, table, run.objective.tables.weights[in_all], run.rises[in_all]),
+            *(grouped, is_ordered, ordered),
             *(bins, group[bins] + first[table[bins]], offsets, n_groups, run.line_shares[ordered]),
             *(has_missing, ends[is_ordered][has_missing] - 1),
         )
@@ -122,6 +135,7 @@ class Averaging:
     known_dispersion : of the rows; None if it is to be estimated
     uses_all : whether every feature is used, whatever its evidence
     settled : rounds end when one changes the loss by at most this many units of log-likelihood; None: by default
+    rising : tables of which is known how they rise within the bins that are averaged over as one; None: not at all
     """
 
     objective: Objective
@@ -132,6 +146,7 @@ class Averaging:
     known_dispersion: float | None = None
     uses_all: bool = False
     settled: float | None = None
+    rising: np.ndarray | None = None
     dispersion: float = field(init=False)
     growth: np.ndarray = field(init=False)
 
@@ -155,11 +170,23 @@ class Averaging:
         self.n_groups = np.minimum(n_begun, self.most_groups)
         self.group = np.full(offsets[-1], -1)
         self.group[bins] = rank * self.n_groups[table[bins]] // np.maximum(n_begun, 1)[table[bins]]
+        self.rises = np.zeros_like(self.posterior.f) if self.rising is None else self._within_groups(self.rising)
         self.is_grouped = ~self.bound.flags("has_jumps")
         lines = np.where(self.bound.flags("is_never_flat"), 1.0, self.objective.options.line_share)
         self.line_shares = np.where(self.bound.flags("has_lines"), lines, 0.0)
         self.can_overshoot = self.objective.loss.link != "identity"
         self._alone: dict[int, SideBySide] = {}
+
+    def _within_groups(self, tables: np.ndarray) -> np.ndarray:
+        """Tables less their means over the bins that are averaged over as one."""
+        bins = np.flatnonzero(self.group >= 0)
+        table = np.repeat(np.arange(self.bound.n_features), self.bound.n_bins)[bins]
+        begins = np.diff(self.group[bins], prepend=-1) | np.diff(table, prepend=-1)
+        group, shares = np.cumsum(begins != 0) - 1, self.objective.tables.shares[bins]
+        totals, out = np.bincount(group, shares), np.zeros_like(tables)
+        for c, own in enumerate(tables[bins].T):
+            out[bins, c] = own - (np.bincount(group, shares * own) / totals)[group]
+        return out
 
     @property
     def most_groups(self) -> int:
@@ -243,21 +270,23 @@ class Averaging:
         posterior = self.posterior
         means, totals = np.zeros(len(S)), np.add.reduceat(W, at.starts) / self.objective.n_total
         for t, j, bins in at.grouped:
-            means[bins], posterior.evidence[j, output], posterior.pieces[j, output] = _levels(
-                S[bins], W[bins], totals[t]
-            )
+            means[bins], posterior.evidence[j, output], pieces = _levels(S[bins], W[bins], totals[t])
+            posterior.pieces[j, output] = pieces
+            posterior.freedom[j, output] = _freedom(pieces, self.bound.n_ordered[j])
         if len(at.ordered):
             self._average_ordered(at, output, S, W, totals[at.is_ordered], means)
-        posterior.explained[at.tables, output] = np.add.reduceat(means * (S - 0.5 * W * means), at.starts)
+        found, left = means - at.rises[:, output], S - W * at.rises[:, output]
+        posterior.explained[at.tables, output] = np.add.reduceat(found * (left - 0.5 * W * found), at.starts)
         return means
 
     def _average_ordered(self, at: SideBySide, output: int, S, W, totals, means) -> None:
         """The part of `average` for tables whose bins have an order; writes their means."""
         posterior, options, own = self.posterior, self.objective.options, at.ordered
         # Without any bin, as in a column of missing values alone, bincount counts in integers.
+        rises = at.rises[at.bins, output]
         sums, weights = (
-            np.bincount(at.places, by_bin[at.bins], minlength=at.offsets[-1]).astype(np.float64, copy=False)
-            for by_bin in (S, W)
+            np.bincount(at.places, by_bin, minlength=at.offsets[-1]).astype(np.float64, copy=False)
+            for by_bin in (S[at.bins] - W[at.bins] * rises, W[at.bins])
         )
         weights = np.maximum(weights, 1e-300)
         priors = np.maximum(posterior.rows[own, output] * totals, 1e-300)
@@ -266,16 +295,35 @@ class Averaging:
         inputs = sums, weights, priors, jumps / (1.0 - jumps), at.line_shares
         outputs = out, evidence, pieces, suggested
         over_ranges(kernels().average_tables, len(own), self.objective.n_threads, at.offsets, *inputs, *outputs)
-        means[at.bins] = out[at.places]
         rows = suggested / np.maximum(totals, 1e-300)
         posterior.rows[own, output] = np.minimum(np.maximum(rows, self.least_prior_rows), options.most_prior_rows)
         most = np.maximum(options.most_jumps * at.n_groups, options.least_jumps)
         posterior.jumps[own, output] = np.minimum(np.maximum(pieces - 1.0, options.least_jumps), most)
+        freedom = _freedom(pieces, self.bound.n_ordered[own])
+        if options.curve_share and at.line_shares.any():
+            curved, curve, of_curves, unknowns = self._curves(at, sums, weights, totals, evidence)
+            out += np.repeat(curved, at.n_groups) * (curve - out)
+            pieces, freedom = pieces + curved * (1.0 + unknowns / 2.0 - pieces), freedom + curved * (unknowns - freedom)
+            evidence = of_curves
+        means[at.bins] = out[at.places] + rises
         if len(at.missing):
             last, prior = at.missing, priors[at.has_missing]
             means[last] = S[last] / (W[last] + prior)
             evidence[at.has_missing] += 0.5 * S[last] ** 2 / (W[last] + prior) - 0.5 * np.log1p(W[last] / prior)
-        posterior.evidence[own, output], posterior.pieces[own, output] = evidence, pieces
+        for name, found in (("evidence", evidence), ("pieces", pieces), ("freedom", freedom)):
+            getattr(posterior, name)[own, output] = found
+
+    def _curves(self, at: SideBySide, sums, weights, totals, evidence) -> tuple[np.ndarray, ...]:
+        """(probability of a curve rather than pieces, its mean, log evidence of both, unknowns of the curve)."""
+        own, share = at.ordered, self.objective.options.curve_share
+        curve, (of_curve, unknowns) = np.zeros(at.offsets[-1]), np.zeros((2, len(own)))
+        inputs = sums, weights, np.maximum(totals, 1e-300), LENGTHS_OF_CURVES, ROWS_OF_CURVES
+        outputs = curve, of_curve, unknowns
+        over_ranges(kernels().average_curves, len(own), self.objective.n_threads, at.offsets, *inputs, *outputs)
+        # Where no lines are allowed, neither are curves.
+        of_curve[at.line_shares == 0] = -np.inf
+        both = np.logaddexp(np.log1p(-share) + evidence, np.log(share) + of_curve)
+        return np.exp(np.log(share) + of_curve - both), curve, both, unknowns
 
     def include(self, table: int, output: int, mean: np.ndarray) -> np.ndarray:
         """The mean table, counted with the probability of the feature and centred."""
@@ -294,11 +342,7 @@ class Averaging:
         return self.objective.point(f.copy(), support, start)
 
     def estimate_dispersion(self, point: Point) -> None:
-        posterior = self.posterior
-        places = np.log(np.maximum(self.bound.n_ordered, 2))[:, None]
-        df = 1.0 + float(
-            (posterior.share * (posterior.pieces + np.maximum(posterior.pieces - 1.0, 0.0) * places)).sum()
-        )
+        df = 1.0 + float((self.posterior.share * self.posterior.freedom).sum())
         if self.known_dispersion is None:
             self.dispersion = max(self.objective.dispersion(point, min(df, self.objective.n_total / 2)), 1e-300)
         else:
@@ -332,7 +376,9 @@ class Averaging:
         H = H.reshape(len(H), -1)
         rows = self.objective.backfit(point)
         step = 1.0 if self.objective.n_outputs == 1 else self.objective.options.step_of_classes
-        for j in tables[np.argsort(-self.posterior.evidence[tables].max(axis=1), kind="stable")]:
+        # Tables that say the same of the rows are visited in the order of their columns, whatever rounding says.
+        first = np.argsort(-self.posterior.evidence[tables].max(axis=1).round(DIGITS_OF_EVIDENCE), kind="stable")
+        for j in tables[first]:
             bins = slice(self.bound.offsets[j], self.bound.offsets[j + 1])
             G = rows.residual_sums(j).reshape(bins.stop - bins.start, -1)
             before = self.posterior.f[bins].copy()
@@ -481,6 +527,11 @@ class Mixing:
             return g.copy()
         shares = np.linalg.lstsq(np.column_stack(self.dr), r, rcond=1e-6)[0]
         return g - sum(share * d for share, d in zip(shares, self.dg, strict=True))
+
+
+def _freedom(pieces, n_bins) -> np.ndarray:
+    """The degrees of freedom of pieces: their values, and the places of the jumps between them."""
+    return pieces + np.maximum(pieces - 1.0, 0.0) * np.log(np.maximum(n_bins, 2))
 
 
 def _levels(S: np.ndarray, W: np.ndarray, per_row: float) -> tuple[np.ndarray, float, float]:
