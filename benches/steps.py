@@ -1,6 +1,6 @@
 """Is a step told in two pieces? The share of fits with exactly two pieces, and the time of the stage that sees to it.
 
-    python benches/steps.py [--rows 1000 30000 200000] [--seeds 2] [--bags auto] [--shape mixed]
+    python benches/steps.py [--rows 1000 30000 200000] [--seeds 2] [--bags 12] [--shape mixed]
 
 A step of one standard deviation of the noise, in a uniform or normal column, at the median, the 10% quantile or a
 random place, alone or beside two other informative columns, for squared error and classes: 24 fits for each seed, at
@@ -53,11 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 30_000, 200_000])
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--bags", default="0", choices=["0", "auto"])
+    parser.add_argument("--bags", default="0", help="`n_bags`: 0, auto or a number")
     parser.add_argument("--shape", default="mixed")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    parameters = {"n_bags": "auto" if options.bags == "auto" else 0, "shape": options.shape}
+    n_bags = options.bags if options.bags == "auto" else int(options.bags)
+    parameters = {"n_bags": n_bags, "shape": options.shape}
     print("| rows | bags | fits | two pieces, edges | two pieces, inside bins | CPU |")
     print("|---:|---:|---:|---:|---:|---:|")
     for n_rows in options.rows:
