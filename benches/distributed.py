@@ -95,7 +95,7 @@ def cpu_of(client=None) -> float:
     return time.process_time() + (0.0 if client is None else sum(client.run(time.process_time).values()))
 
 
-def seconds_of(objective, client=None, n_times: int = 5) -> tuple[float, float]:
+def seconds_of(objective, client=None, n_times: int = 15) -> tuple[float, float]:
     """(seconds, CPU seconds) of an iteration."""
     iteration(objective, 0.1)
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import signal
@@ -15,10 +16,10 @@ from sklearn.base import clone
 
 import rbr
 from rbr.data.sketches import TableSketch
-from rbr.distributed import DaskRBRClassifier, DaskRBRRegressor
+from rbr.distributed import DaskRBRClassifier, DaskRBRRegressor, executor
 from rbr.distributed.partitions import Sketched, merge_sketches, runs_of
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 import dask.array as da  # noqa: E402
@@ -207,6 +208,57 @@ def test_a_killed_worker_costs_a_recomputation(client):
     client.wait_for_workers(2, timeout=60)
     assert victims[0] not in client.run(os.getpid).values()
     assert nothing_left(client)
+
+
+def test_rows_that_no_worker_remembers_are_made_again(client, monkeypatch):
+    """Workers remember the last rows of a part; without that memory every task makes what it needs."""
+    X, y = generated(6)
+    options = {"client": client, "loss": "huber", "n_bags": 0}
+    expected = small_leaves(DaskRBRRegressor(**options)).fit(X, y)
+    calls = []
+
+    def forgetful(self, part, name):
+        calls.append(name)
+
+    monkeypatch.setattr(executor._Remembered, "look_up", forgetful)
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as own:
+        X, y = generated(6)
+        found = small_leaves(DaskRBRRegressor(**options | {"client": own})).fit(X, y)
+        assert len(calls) > 10
+        end = time.monotonic() + 10.0
+        while executor._remembered._by_part and time.monotonic() < end:
+            time.sleep(0.1)
+        assert not executor._remembered._by_part
+    np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
+
+
+def test_workers_remember_the_last_rows_of_each_part():
+    memory = executor._Remembered(most=2)
+    for name in "abc":
+        memory.keep("one", name, name)
+    memory.keep("two", "a", "other")
+    assert [memory.look_up("one", name) for name in "abc"] == [None, "b", "c"]
+    memory.look_up("one", "b")
+    memory.keep("one", "d", "d")
+    assert memory.look_up("one", "c") is None and memory.look_up("one", "b") == "b"
+    memory.forget(["one"])
+    assert memory.look_up("one", "b") is None and memory.look_up("two", "a") == "other"
+
+
+def test_a_client_that_reaches_no_worker_asks_the_scheduler(client, monkeypatch):
+    cluster = executor.Cluster(client, 60.0)
+    unreachable = ["tcp://127.0.0.1:1"]
+    assert asyncio.run_coroutine_threadsafe(cluster._reaches(unreachable), client.loop.asyncio_loop).result() is False
+    monkeypatch.setattr(executor.Cluster, "_reaches", lambda self, workers: cluster_reaches_none())
+    X, y = generated(4)
+    far = small_leaves(DaskRBRRegressor(client=client, n_bags=0)).fit(X, y)
+    monkeypatch.undo()
+    near = small_leaves(DaskRBRRegressor(client=client, n_bags=0)).fit(X, y)
+    np.testing.assert_array_equal(far.predict(X).compute(), near.predict(X).compute())
+
+
+async def cluster_reaches_none():
+    return False
 
 
 def test_a_partition_that_cannot_be_recomputed_is_named(client):
