@@ -128,8 +128,8 @@ class Editable:
     def make_monotone(self, term: str | int, increasing: bool = True) -> Self:
         """A model in which a numeric term never falls (or never rises): isotonic regression of its table.
 
-        Under the training weights this is the nearest such table, and it has the same mean. The value of missing values
-        is unchanged.
+        Under the training weights this is the nearest such table, and it has the same mean. Lines that rise stay lines,
+        and end where they meet their neighbours. The value of missing values is unchanged.
         """
         return self._edited(term, edits.make_monotone, increasing=increasing)
 

@@ -9,6 +9,7 @@ after `recentred`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from rbr.shapes import isotonic
 
 # Bins without rows have weight zero; this lower bound keeps a weighted mean over such bins defined.
 _MIN_WEIGHT = 1e-12
+
+# Ends of lines that meet differ by rounding, relative to the largest of them.
+_ROUNDING = 1e-12
 
 
 def set_piece(term: AnyTerm, piece: int | str, value: Any) -> AnyTerm:
@@ -83,7 +87,7 @@ def smooth(term: AnyTerm, bandwidth: float) -> Term:
 def make_monotone(term: AnyTerm, increasing: bool) -> Term:
     """The nearest increasing (or decreasing) table under the training weights; missing values keep theirs.
 
-    A term with lines in x that is not monotone becomes a staircase, one step per bin, before that.
+    Bins that fall are pooled. Lines stay lines in their other bins, and two that overlap end where they meet.
     """
     if isinstance(term, PairTerm):
         raise pair_edits.refusal(term, "made monotone")
@@ -97,12 +101,38 @@ def make_monotone(term: AnyTerm, increasing: bool) -> Term:
             values[:, c] = column
         else:
             values[:, c] = sign * isotonic(sign * column, weights)
-    values = values.reshape(term.values.shape)
     ends = np.array([end for piece in term.pieces for end in piece.ends])
-    if np.array_equal(values, term.values) and (not term.has_slopes or (np.diff(sign * ends, axis=0) >= 0).all()):
+    is_same = (values == columns).all(axis=1)
+    if is_same.all() and (
+        not term.has_slopes or (np.diff(sign * ends, axis=0) >= -_ROUNDING * np.abs(ends).max()).all()
+    ):
         return term
-    no_slopes = np.zeros_like(term.values)
-    return term.edited(values=values, labels=relabel(term, values), slopes=no_slopes, grouped=False)
+    values, slopes = values.reshape(term.values.shape), np.reshape(term.slopes, columns.shape)
+    stays = is_same & (sign * slopes >= 0).all(axis=1)
+    slopes = np.where(stays[:, None], slopes, 0.0).reshape(term.values.shape)
+    edited = term.edited(values=values, labels=relabel(term, values), slopes=slopes, grouped=False)
+    return edited.edited(slopes=slopes, bounds=_meeting_bounds(edited)) if edited.has_slopes else edited
+
+
+def _meeting_bounds(term: Term) -> np.ndarray:
+    """Bounds within which the lines of a term whose bins are monotone do not pass their neighbours.
+
+    Two lines meet halfway between the last bin of one and the first bin of the other, a line and a constant at the
+    constant.
+    """
+    pieces, bounds = term.pieces, np.array(term.bounds)
+    values = np.reshape(term.values, (term.n_ordered, -1))
+    for left, right in pairwise(pieces):
+        before, after = values[left.bins[-1]], values[right.bins[0]]
+        share = 0.5 if left.anchor is not None and right.anchor is not None else float(left.anchor is not None)
+        level = before + share * (after - before)
+        for piece, side, nearest in ((left, 1, np.minimum), (right, 0, np.maximum)):
+            if piece.anchor is not None:
+                slope, value = (np.atleast_1d(own) for own in (piece.slope, piece.value))
+                rises = slope != 0
+                x = piece.anchor + (level - value)[rises] / slope[rises]
+                bounds[list(piece.bins), side] = nearest.reduce(x, initial=bounds[piece.bins[0], side])
+    return bounds
 
 
 def recentred(term: AnyTerm) -> tuple[AnyTerm, np.ndarray]:

@@ -417,7 +417,7 @@ class Term(HasRows, HasColumns):
         if "values" in changes and "slopes" not in changes:
             kept = np.asarray(changes["values"]) == self.values
             changes["slopes"] = np.where(kept, self.slopes, 0.0)
-        if "slopes" in changes:
+        if "slopes" in changes and "bounds" not in changes:
             is_line = np.any(np.reshape(changes["slopes"], (len(self.values), -1)), axis=1)
             changes["bounds"] = np.where(is_line[:, None], self.bounds, [-math.inf, math.inf])
         return replace(self, **{"loss_drop": math.nan, "jump_facts": np.empty((0, 5)), **changes})

@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import rbr
-from rbr import SolverOptions
+from rbr import RBRClassifier, RBRRegressor, SolverOptions
 from rbr.data.design import BinnedMatrix
 from rbr.estimators.bagging import BagFit, bag_average
 from rbr.losses import LOSSES, get_loss
@@ -729,6 +729,60 @@ def test_monotone_leaves_a_monotone_model_alone():
     X, _, _ = made_data()
     *_, model = fit(X, X[:, 0], shape="increasing")
     assert model.make_monotone("x0") is model
+
+
+def of_lines(seed, n_outputs=1):
+    """A model of one column whose terms are lines in x, most of them falling somewhere."""
+    rng = np.random.default_rng(seed)
+    X = np.exp(rng.normal(size=(3000, 1)))
+    X[:, 0] = X[:, 0].round(3)
+    score = np.where(X[:, 0] < 1, 2 * X[:, 0], np.where(X[:, 0] < 2.5, 1.5 - 0.4 * X[:, 0], X[:, 0]))
+    score = score + 0.3 * rng.normal(size=3000)
+    y = score if n_outputs == 1 else np.digitize(score + rng.logistic(size=3000), [0.5, 1.5])
+    make = RBRRegressor if n_outputs == 1 else RBRClassifier
+    return X, make(max_bins=40, n_bags=0).fit(X, y).model_
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("increasing", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_lines_that_rise_stay_lines_in_a_monotone_term(seed, increasing, n_outputs):
+    X, model = of_lines(seed, n_outputs)
+    monotone = model.make_monotone(0, increasing)
+    term, before = monotone[0], model[0]
+    grid = np.linspace(X.min() - 1, X.max() + 1, 20_001)[:, None]
+    rises = np.diff(monotone.decision_function(grid), axis=0) * (1 if increasing else -1)
+    assert rises.min() >= -1e-12
+    np.testing.assert_allclose(term.weights @ term.all_values, before.weights @ before.all_values, atol=1e-12)
+    if increasing and n_outputs == 1:
+        # The first line and those after the one that falls stay as they are but where bins are pooled.
+        slopes = [piece.slope for piece in term.pieces if piece.anchor is not None]
+        assert len(slopes) >= 2 and set(slopes) <= {piece.slope for piece in before.pieces}
+        assert len(term.pieces) <= len(before.pieces) + 2 and len(monotone.to_sql().splitlines()) < 30
+    again = monotone.make_monotone(0, increasing)
+    np.testing.assert_array_equal(again.decision_function(grid), monotone.decision_function(grid))
+
+
+def test_neighbouring_lines_that_overlap_meet_halfway():
+    """Their bins rise, but the end of the first lies above the start of the second."""
+    X, model = of_lines(0)
+    term = replace(
+        model[0],
+        edges=np.array([1.0, 2.0, 3.0]),
+        values=np.array([0.0, 1.0, 1.2, 2.2]),
+        weights=np.full(4, 0.25),
+        counts=np.full(4, 25.0),
+        positions=np.array([0.5, 1.5, 2.5, 3.5]),
+        labels=np.array([1, 1, 3, 3]),
+        slopes=np.ones(4),
+        bounds=np.array([[0.0, 2.0], [0.0, 2.0], [2.0, 4.0], [2.0, 4.0]]),
+        jump_facts=np.empty((0, 5)),
+        target_sums=np.empty((0, 0)),
+    )
+    model = replace(model, terms=(term,))
+    first, second = model.make_monotone(0)[0].pieces
+    assert first.ends == pytest.approx((-0.5, 1.1)) and second.ends == pytest.approx((1.1, 2.7))
+    assert model.make_monotone(0)[0].values.tolist() == term.values.tolist()
 
 
 def test_smooth_rounds_off_and_keeps_the_mean():

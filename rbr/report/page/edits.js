@@ -83,11 +83,36 @@ function makeMonotone(term, { increasing }) {
   const values = term.values.map((_, k) => columns.map((column) => column[k]));
   const isSame = (k) => compareLists(values[k], term.values[k]) === 0;
   const ends = piecesOf(term).flatMap((piece) => piece.ends);
-  const endsRise = term.values[0].every((_, c) => rises(ends.map((end) => end[c]), sign));
+  const rounding = 1e-12 * Math.max(...ends.flat().map(Math.abs));
+  const endsRise = term.values[0].every((_, c) =>
+    ends.every((end, k) => k === 0 || sign * end[c] - sign * ends[k - 1][c] >= -rounding));
   const hasSlopes = term.slopes.flat().some((slope) => slope !== 0);
   if (values.every((_, k) => isSame(k)) && (!hasSlopes || endsRise)) return term;
-  const slopes = term.slopes.map((own) => own.map(() => 0));
-  return changedTerm(term, { values, labels: relabelled(term, values), slopes, bounds: boundsOf(term, slopes), grouped: false });
+  const stays = (own, k) => isSame(k) && own.every((slope) => sign * slope >= 0);
+  const slopes = term.slopes.map((own, k) => (stays(own, k) ? own : own.map(() => 0)));
+  const edited = changedTerm(term, { values, labels: relabelled(term, values), slopes, bounds: boundsOf(term, slopes), grouped: false });
+  return changedTerm(edited, { bounds: meetingBounds(edited) });
+}
+
+// Bounds within which the lines of a term whose bins are monotone do not pass their neighbours: two lines meet halfway
+// between the last bin of one and the first bin of the other, a line and a constant at the constant.
+function meetingBounds(term) {
+  const pieces = piecesOf(term);
+  const bounds = term.bounds.map((own) => own.slice());
+  for (let p = 1; p < pieces.length; p++) {
+    const [left, right] = [pieces[p - 1], pieces[p]];
+    const before = term.values[left.bins[left.bins.length - 1]];
+    const after = term.values[right.bins[0]];
+    const share = left.line && right.line ? 0.5 : left.line ? 1 : 0;
+    const level = before.map((own, c) => own + share * (after[c] - own));
+    for (const [piece, side, nearest] of [[left, 1, Math.min], [right, 0, Math.max]]) {
+      if (!piece.line) continue;
+      const { anchor, value, slope } = piece.line;
+      const places = level.flatMap((own, c) => (slope[c] ? [anchor + (own - value[c]) / slope[c]] : []));
+      for (const k of piece.bins) bounds[k][side] = nearest(bounds[k][side], ...places);
+    }
+  }
+  return bounds;
 }
 
 // Labels of new values: lines whose values did not change stay lines, elsewhere runs of equal values are pieces.
