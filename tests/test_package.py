@@ -88,7 +88,7 @@ def imports_of(package):
         inside = {
             id(node)
             for block in ast.walk(tree)
-            if isinstance(block, (ast.FunctionDef, ast.Try))
+            if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Try))
             or (isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING")
             for node in ast.walk(block)
         }

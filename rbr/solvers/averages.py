@@ -96,7 +96,9 @@ def average_over_pieces(
     # On lines the bins of a bag have other means than those of all rows, which its tables must explain as noise.
     in_bags = run.dispersion if objective is plain else run.known_dispersion
     found = WAYS[0]
-    may_differ = run.has_rows_for_all and 0 < len(run.used()) < run.n_allowed
+    # With many rows a feature that matters has evidence of its own.
+    has_rows = run.has_rows_for_all and not objective.has_many_rows
+    may_differ = has_rows and 0 < len(run.used()) < run.n_allowed
     if may_differ if way is None else way != found:
         together, with_all = _beside_all(run, report)
         gain = together[0].worth(together[1]) - run.worth(point)
@@ -176,8 +178,6 @@ def _all_features_do_better(run: Averaging, found: str, dispersion: float | None
     that were left out.
     """
     objective, options = run.objective, run.objective.options
-    if objective.has_many_rows:
-        return False  # a feature that matters has evidence of its own
     # With several classes each has tables of its own.
     n_unused = int((run.posterior.share[run.allowed] <= 0.5).sum())
     if options.least_log_odds * n_unused < options.least_promise * objective.n_total:

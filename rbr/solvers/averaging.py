@@ -76,12 +76,13 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Some tables one after the other: where their bins stand, and where the bins that are averaged over do.
+    """Some tables one after the other, each of one output: where their bins stand, and where those averaged over do.
 
-    tables, starts, table : the tables, the first bin of each, and the place of each bin's table among them
+    tables, outputs, starts : the tables, the output and the first bin of each
+    table, output : of each bin, the place of its table among them, and its output
     weights, rises : of the bins, and what their tables are known to rise within the bins that are averaged over as one
-    grouped : (place among the tables, table, bins) of those whose bins have no order
-    is_ordered, ordered : the others
+    grouped : (place among the tables, bins) of those whose bins have no order
+    is_ordered, ordered, of_output : the others, and their outputs
     bins, places : which bins are averaged over, and as which of the merged ones
     offsets, n_groups : where the merged bins of an ordered table begin, and their number
     line_shares : the prior share of lines among the pieces of an ordered table
@@ -89,13 +90,16 @@ class SideBySide:
     """
 
     tables: np.ndarray
+    outputs: np.ndarray
     starts: np.ndarray
     table: np.ndarray
+    output: np.ndarray
     weights: np.ndarray
     rises: np.ndarray
-    grouped: list[tuple[int, int, slice]]
+    grouped: list[tuple[int, slice]]
     is_ordered: np.ndarray
     ordered: np.ndarray
+    of_output: np.ndarray
     bins: np.ndarray
     places: np.ndarray
     offsets: np.ndarray
@@ -105,12 +109,12 @@ class SideBySide:
     missing: np.ndarray
 
     @classmethod
-    def of(cls, run: Averaging, tables: np.ndarray) -> SideBySide:
+    def of(cls, run: Averaging, tables: np.ndarray, outputs: np.ndarray) -> SideBySide:
         ends = np.cumsum(run.bound.n_bins[tables])
         starts = ends - run.bound.n_bins[tables]
         table, in_all = np.repeat(np.arange(len(tables)), ends - starts), run.objective.tables.bins_of(tables)
-        is_ordered = ~run.is_grouped[tables]
-        grouped = [(t, tables[t], slice(starts[t], ends[t])) for t in np.flatnonzero(~is_ordered).tolist()]
+        is_ordered, output = ~run.is_grouped[tables], outputs[table]
+        grouped = [(t, slice(starts[t], ends[t])) for t in np.flatnonzero(~is_ordered).tolist()]
         ordered, group = tables[is_ordered], run.group[in_all]
         n_groups = run.n_groups[ordered]
         offsets = np.concatenate([[0], np.cumsum(n_groups)]).astype(np.int64)
@@ -119,8 +123,11 @@ class SideBySide:
         bins = np.flatnonzero((group >= 0) & is_ordered[table])
         has_missing = run.bound.missing[ordered]
         return cls(
-            *(tables, starts, table, run.objective.tables.weights[in_all], run.rises[in_all]),
-            *(grouped, is_ordered, ordered),
+            *(tables, outputs, starts, table, output),
+            run.objective.tables.weights[in_all],
+            run.rises[in_all, output],
+            grouped,
+            *(is_ordered, ordered, outputs[is_ordered]),
             *(bins, group[bins] + first[table[bins]], offsets, n_groups, run.line_shares[ordered]),
             *(has_missing, ends[is_ordered][has_missing] - 1),
         )
@@ -238,16 +245,19 @@ class Averaging:
         """The evidence that makes a feature as likely used as not, if `n_used` of the others are in use."""
         return np.log((self.n_allowed - n_used) / (n_used + 1.0)) + self.objective.options.price_of_prior
 
-    def side_by_side(self, tables: np.ndarray) -> SideBySide:
-        """Where the bins of some tables stand; remembered for single tables, which are visited again and again."""
-        if len(tables) != 1:
-            return SideBySide.of(self, tables)
-        if tables[0] not in self._alone:
-            self._alone[tables[0]] = SideBySide.of(self, tables)
-        return self._alone[tables[0]]
+    def side_by_side(self, tables: np.ndarray, outputs: np.ndarray) -> SideBySide:
+        """Where the bins of some tables stand, each of one output."""
+        return SideBySide.of(self, tables, outputs)
 
-    def precisions(self, at: SideBySide, output: int, G: np.ndarray, H: np.ndarray, f: np.ndarray):
-        """(S, W) by bin of some tables, of one output: W the precision of a bin's value, S that times the value.
+    def alone(self, table: int) -> SideBySide:
+        """A single table for each output; remembered, since it is visited again and again."""
+        if table not in self._alone:
+            n = self.objective.n_outputs
+            self._alone[table] = self.side_by_side(np.full(n, table), np.arange(n))
+        return self._alone[table]
+
+    def precisions(self, at: SideBySide, G: np.ndarray, H: np.ndarray, f: np.ndarray):
+        """(S, W) by bin of some tables: W the precision of a bin's value, S that times the value.
 
         G and H are the sums of residuals and curvatures. The value of a bin is what a Newton step gives it, with the
         curvature H + t G / 3 if that grows by the part t of itself as the score rises by one: what is gained is then
@@ -256,50 +266,50 @@ class Averaging:
         The mean is the intercept's: it is taken out.
         """
         if self.can_overshoot:
-            H = np.maximum(H + self.growth[output] * G / 3.0, np.abs(G) / 3.0)
+            H = np.maximum(H + self.growth[at.output] * G / 3.0, np.abs(G) / 3.0)
         scale = self.objective.n_total / self.dispersion
         S, W = scale * (G + H * f), scale * (H + self.alpha * at.weights)
         mean = np.add.reduceat(S, at.starts) / np.maximum(np.add.reduceat(W, at.starts), 1e-300)
         return S - W * mean[at.table], W
 
-    def average(self, at: SideBySide, output: int, S: np.ndarray, W: np.ndarray) -> np.ndarray:
-        """Update the evidence, pieces and priors of some tables of one output; returns their means, side by side.
+    def average(self, at: SideBySide, S: np.ndarray, W: np.ndarray) -> np.ndarray:
+        """Update the evidence, pieces and priors of some tables; returns their means, side by side.
 
         S and W have the bins of these tables, one after the other.
         """
         posterior = self.posterior
         means, totals = np.zeros(len(S)), np.add.reduceat(W, at.starts) / self.objective.n_total
-        for t, j, bins in at.grouped:
-            means[bins], posterior.evidence[j, output], pieces = _levels(S[bins], W[bins], totals[t])
-            posterior.pieces[j, output] = pieces
-            posterior.freedom[j, output] = _freedom(pieces, self.bound.n_ordered[j])
+        for t, bins in at.grouped:
+            own = at.tables[t], at.outputs[t]
+            means[bins], posterior.evidence[own], pieces = _levels(S[bins], W[bins], totals[t])
+            posterior.pieces[own], posterior.freedom[own] = pieces, _freedom(pieces, self.bound.n_ordered[own[0]])
         if len(at.ordered):
-            self._average_ordered(at, output, S, W, totals[at.is_ordered], means)
-        found, left = means - at.rises[:, output], S - W * at.rises[:, output]
-        posterior.explained[at.tables, output] = np.add.reduceat(found * (left - 0.5 * W * found), at.starts)
+            self._average_ordered(at, S, W, totals[at.is_ordered], means)
+        found, left = means - at.rises, S - W * at.rises
+        posterior.explained[at.tables, at.outputs] = np.add.reduceat(found * (left - 0.5 * W * found), at.starts)
         return means
 
-    def _average_ordered(self, at: SideBySide, output: int, S, W, totals, means) -> None:
+    def _average_ordered(self, at: SideBySide, S, W, totals, means) -> None:
         """The part of `average` for tables whose bins have an order; writes their means."""
-        posterior, options, own = self.posterior, self.objective.options, at.ordered
+        posterior, options, own = self.posterior, self.objective.options, (at.ordered, at.of_output)
         # Without any bin, as in a column of missing values alone, bincount counts in integers.
-        rises = at.rises[at.bins, output]
+        rises = at.rises[at.bins]
         sums, weights = (
             np.bincount(at.places, by_bin, minlength=at.offsets[-1]).astype(np.float64, copy=False)
             for by_bin in (S[at.bins] - W[at.bins] * rises, W[at.bins])
         )
         weights = np.maximum(weights, 1e-300)
-        priors = np.maximum(posterior.rows[own, output] * totals, 1e-300)
-        jumps = np.minimum(posterior.jumps[own, output] / np.maximum(at.n_groups - 1, 1), 0.5)
-        out, (evidence, pieces, suggested) = np.zeros(at.offsets[-1]), np.zeros((3, len(own)))
+        priors = np.maximum(posterior.rows[own] * totals, 1e-300)
+        jumps = np.minimum(posterior.jumps[own] / np.maximum(at.n_groups - 1, 1), 0.5)
+        out, (evidence, pieces, suggested) = np.zeros(at.offsets[-1]), np.zeros((3, len(at.ordered)))
         inputs = sums, weights, priors, jumps / (1.0 - jumps), at.line_shares
         outputs = out, evidence, pieces, suggested
-        over_ranges(kernels().average_tables, len(own), self.objective.n_threads, at.offsets, *inputs, *outputs)
+        over_ranges(kernels().average_tables, len(at.ordered), self.objective.n_threads, at.offsets, *inputs, *outputs)
         rows = suggested / np.maximum(totals, 1e-300)
-        posterior.rows[own, output] = np.minimum(np.maximum(rows, self.least_prior_rows), options.most_prior_rows)
+        posterior.rows[own] = np.minimum(np.maximum(rows, self.least_prior_rows), options.most_prior_rows)
         most = np.maximum(options.most_jumps * at.n_groups, options.least_jumps)
-        posterior.jumps[own, output] = np.minimum(np.maximum(pieces - 1.0, options.least_jumps), most)
-        freedom = _freedom(pieces, self.bound.n_ordered[own])
+        posterior.jumps[own] = np.minimum(np.maximum(pieces - 1.0, options.least_jumps), most)
+        freedom = _freedom(pieces, self.bound.n_ordered[at.ordered])
         if options.curve_share and at.line_shares.any():
             curved, curve, of_curves, unknowns = self._curves(at, sums, weights, totals, evidence)
             out += np.repeat(curved, at.n_groups) * (curve - out)
@@ -311,7 +321,7 @@ class Averaging:
             means[last] = S[last] / (W[last] + prior)
             evidence[at.has_missing] += 0.5 * S[last] ** 2 / (W[last] + prior) - 0.5 * np.log1p(W[last] / prior)
         for name, found in (("evidence", evidence), ("pieces", pieces), ("freedom", freedom)):
-            getattr(posterior, name)[own, output] = found
+            getattr(posterior, name)[own] = found
 
     def _curves(self, at: SideBySide, sums, weights, totals, evidence) -> tuple[np.ndarray, ...]:
         """(probability of a curve rather than pieces, its mean, log evidence of both, unknowns of the curve)."""
@@ -325,13 +335,13 @@ class Averaging:
         both = np.logaddexp(np.log1p(-share) + evidence, np.log(share) + of_curve)
         return np.exp(np.log(share) + of_curve - both), curve, both, unknowns
 
-    def include(self, table: int, output: int, mean: np.ndarray) -> np.ndarray:
-        """The mean table, counted with the probability of the feature and centred."""
-        log_odds = self.log_odds(np.array([table]))[0, output]
-        share = 1.0 / (1.0 + np.exp(-np.clip(log_odds, -700.0, 700.0)))
-        self.posterior.share[table, output] = share
+    def include(self, table: int, means: np.ndarray) -> np.ndarray:
+        """The mean table of each output, counted with the probability of the feature and centred."""
+        log_odds = self.log_odds(np.array([table]))[0]
+        share = 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(log_odds, -700.0), 700.0)))
+        self.posterior.share[table] = share
         bins = slice(self.bound.offsets[table], self.bound.offsets[table + 1])
-        counted = share * mean
+        counted = share * means
         return counted - self.objective.tables.weights[bins] @ counted
 
     # Rounds ----------------------------------------------------------------------------------------------------
@@ -360,10 +370,10 @@ class Averaging:
         H, _ = self.objective.curvature_sums(point, tables, self.majorizes)
         G = -self.objective.gradient(point, tables).reshape(len(H), -1)
         G, H = G * self.objective.tables.weights[:, None], H.reshape(len(H), -1)
-        bins, at = self.objective.tables.bins_of(tables), self.side_by_side(tables)
+        bins = self.objective.tables.bins_of(tables)
         for c in range(self.objective.n_outputs):
-            S, W = self.precisions(at, c, G[bins, c], H[bins, c], self.posterior.f[bins, c])
-            self.average(at, c, S, W)
+            at = self.side_by_side(tables, np.full(len(tables), c))
+            self.average(at, *self.precisions(at, G[bins, c], H[bins, c], self.posterior.f[bins, c]))
 
     @property
     def majorizes(self) -> bool:
@@ -378,15 +388,13 @@ class Averaging:
         step = 1.0 if self.objective.n_outputs == 1 else self.objective.options.step_of_classes
         # Tables that say the same of the rows are visited in the order of their columns, whatever rounding says.
         first = np.argsort(-self.posterior.evidence[tables].max(axis=1).round(DIGITS_OF_EVIDENCE), kind="stable")
-        for j in tables[first]:
+        for j in tables[first].tolist():
             bins = slice(self.bound.offsets[j], self.bound.offsets[j + 1])
-            G = rows.residual_sums(j).reshape(bins.stop - bins.start, -1)
-            before = self.posterior.f[bins].copy()
-            at = self.side_by_side(np.array([j]))
-            for c in range(self.objective.n_outputs):
-                S, W = self.precisions(at, c, G[:, c], H[bins, c], before[:, c])
-                mean = self.average(at, c, S, W)
-                self.posterior.f[bins, c] += step * (self.include(j, c, mean) - before[:, c])
+            G, before, at = rows.residual_sums(j), self.posterior.f[bins].copy(), self.alone(j)
+            # One output after the other, as they stand side by side.
+            by_bin = (by_output.reshape(bins.stop - bins.start, -1).T.ravel() for by_output in (G, H[bins], before))
+            means = self.average(at, *self.precisions(at, *by_bin)).reshape(before.shape[::-1]).T
+            self.posterior.f[bins] += step * (self.include(j, means) - before)
             change = self.posterior.f[bins] - before
             if change.any():
                 rows.add(j, change[:, 0] if self.objective.n_outputs == 1 else change)

@@ -54,11 +54,13 @@ class PairSpec:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Some pairs one after the other: where their cells stand."""
+    """Some pairs one after the other, each of one output: where their cells stand."""
 
     pairs: np.ndarray
+    outputs: np.ndarray
     starts: np.ndarray
     table: np.ndarray
+    output: np.ndarray
     weights: np.ndarray
     offsets: np.ndarray
     sides: np.ndarray
@@ -91,27 +93,25 @@ class GridAveraging(Averaging):
             return options.least_prior_rows_of_classes
         return options.least_prior_rows_with_outliers
 
-    def side_by_side(self, tables: np.ndarray) -> Any:
-        tables = np.asarray(tables)
+    def side_by_side(self, tables: np.ndarray, outputs: np.ndarray) -> Any:
         sizes = self.bound.n_bins[tables]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         weights = self.objective.tables.weights[self.objective.tables.bins_of(tables)]
         table = np.repeat(np.arange(len(tables)), sizes)
-        return Cells(
-            tables, offsets[:-1], table, weights, offsets, cast(np.ndarray, self.objective.tables.grids)[tables]
-        )
+        sides = cast(np.ndarray, self.objective.tables.grids)[tables]
+        return Cells(tables, outputs, offsets[:-1], table, outputs[table], weights, offsets, sides)
 
-    def average(self, at: Any, output: int, S: np.ndarray, W: np.ndarray) -> np.ndarray:
-        posterior, options = self.posterior, self.objective.options
+    def average(self, at: Any, S: np.ndarray, W: np.ndarray) -> np.ndarray:
+        posterior, options, own = self.posterior, self.objective.options, (at.pairs, at.outputs)
         totals = np.maximum(np.add.reduceat(W, at.starts) / self.objective.n_total, 1e-300)
-        priors = np.maximum(posterior.rows[at.pairs, output] * totals, 1e-300)
+        priors = np.maximum(posterior.rows[own] * totals, 1e-300)
         means, evidence, pieces, suggested = averaged_grids(
-            *(at, S, W, priors, options, self.objective.n_threads),
+            *(at.offsets, at.sides, S, W, priors, options, self.objective.n_threads),
             n_blocks=options.blocks_across_cuts if self.has_bounded_rows else 0,
         )
-        posterior.evidence[at.pairs, output], posterior.pieces[at.pairs, output] = evidence, pieces
+        posterior.evidence[own], posterior.pieces[own] = evidence, pieces
         most = options.most_prior_rows_of_pairs
-        posterior.rows[at.pairs, output] = np.clip(suggested / totals, self.least_prior_rows, most)
+        posterior.rows[own] = np.clip(suggested / totals, self.least_prior_rows, most)
         return means
 
     def estimate_dispersion(self, point: Point) -> None:
@@ -136,13 +136,13 @@ def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, option
 
 
 def averaged_grids(
-    at: Any, S, W, priors, options, n_threads: int, *, plane_share: float | None = None, n_blocks: int = 0
+    offsets, sides, S, W, priors, options, n_threads: int, *, plane_share: float | None = None, n_blocks: int = 0
 ):
     """(means, evidence, number of rectangles, suggested priors) of grids that stand side by side."""
-    n = len(at.sides)
+    n = len(sides)
     out, results = np.zeros(len(S)), np.zeros((3, n))
     shares = options.cut_share, options.plane_share if plane_share is None else plane_share
-    inputs = at.offsets, at.sides, np.ascontiguousarray(S), np.ascontiguousarray(W), priors, *shares, n_blocks
+    inputs = offsets, sides, np.ascontiguousarray(S), np.ascontiguousarray(W), priors, *shares, n_blocks
     over_ranges(kernels().average_grids, n, min(n_threads, n), *inputs, out, *results)
     return out, *results
 
@@ -376,7 +376,6 @@ class PairSearch:
         sizes = coarse.n_bins[pairs].prod(axis=1)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         table = np.repeat(np.arange(len(pairs)), sizes)
-        cells = Cells(pairs, offsets[:-1], table, np.empty(0), offsets, sides)
         # The entry of each cell in the matrices of joint sums.
         within = np.arange(offsets[-1]) - offsets[table]
         n_b = coarse.n_bins[pairs[:, 1]][table]
@@ -384,9 +383,9 @@ class PairSearch:
         best = np.full(len(pairs), -np.inf)
         for g, h in zip(G, H, strict=True):
             S, W = g[entries] * rows.n_total / phi, h[entries] * rows.n_total / phi
-            total = np.maximum(np.add.reduceat(W, cells.starts), 1e-300)
-            S = S - W * (np.add.reduceat(S, cells.starts) / total)[table]
+            total = np.maximum(np.add.reduceat(W, offsets[:-1]), 1e-300)
+            S = S - W * (np.add.reduceat(S, offsets[:-1]) / total)[table]
             priors = np.maximum(JUDGED_PRIOR_ROWS * total / rows.n_total, 1e-300)
-            found = averaged_grids(cells, S, W, priors, rows.options, rows.n_threads, plane_share=0.0)
+            found = averaged_grids(offsets, sides, S, W, priors, rows.options, rows.n_threads, plane_share=0.0)
             best = np.maximum(best, found[1])
         return best
