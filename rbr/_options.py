@@ -134,16 +134,19 @@ class SolverOptions:
     line_share: float = 0.75
     # The prior share of smooth curves among tables that may have lines.
     curve_share: float = 0.5
-    # A feature also pays for the two numbers of its prior, which are estimated from it.
+    # A feature also pays for the two numbers of its prior, which are estimated from it. With classes half of that: no
+    # row can lie far out, and features of noise enter no more often than at the full price.
     price_of_prior: float = 2.0
+    price_of_prior_of_classes: float = 1.0
     most_jumps: float = 0.25
     least_jumps: float = 1.0
-    # Bins are merged to this many at most, and so that they have this many rows on average.
+    # Bins are merged to this many at most.
     most_averaged_bins: int = 255
-    least_averaged_bins: int = 32
-    rows_per_averaged_bin: float = 20.0
-    # Where a row can lie far out, bins of fewer rows are merged, so that a few of them make no piece.
+    # Where a row can lie far out, bins of fewer rows are merged, so that a few of them make no piece, and all until
+    # they have this many rows on average, but not to fewer than the third number.
     least_rows_with_outliers: float = 10.0
+    rows_per_bin_with_outliers: float = 20.0
+    least_averaged_bins: int = 32
     # Tables are visited in rounds, until one changes the loss by at most this many units of log-likelihood; those with
     # log odds below minus the fourth number only when all are looked at again. Correlated features take turns in
     # explaining the same: where that is heading is told from the last rounds.

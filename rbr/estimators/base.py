@@ -56,7 +56,7 @@ from rbr.objective import Objective, Tables, make_objective
 from rbr.solvers import SOLVERS, Solution, solve
 from rbr.solvers.averages import average_over_pieces, can_average, is_spoiled
 from rbr.solvers.last_refit import last_refit
-from rbr.solvers.lines import draw_lines, look_within_bins, on_objective
+from rbr.solvers.lines import draw_lines, look_within_bins, on_objective, short_lines_as_steps
 from rbr.solvers.pairs import PairSpec
 
 try:  # callbacks are new in scikit-learn 1.9
@@ -147,7 +147,7 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
             if solution.status == "average" and self.n_bags == "auto":
                 kept |= {"price": solution.problem.options.projection_price, "most_pieces": 3}
             binner, solution = refine_cuts(binner, solution, constraints, tol=self.tol, **kept)
-        finished = self._finish(solution, binner, arguments)
+        finished = self._finish(solution, binner, constraints, arguments.get("dispersion"))
         model = AdditiveModel.from_solution(binner, finished, classes=given.classes, target=given.target_name)
         model = replace(model, terms=(*model.terms, *pair_terms(pair_binner, pairs)))
         model = self._without_class_weights(model, given.counts, given.y, given.classes)
@@ -238,14 +238,18 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
         bound = constraints.bind_to(objective.tables, objective.n_total)
         return is_default and can_average(objective, bound)
 
-    def _finish(self, solution: Solution, binner: Binner, arguments: dict[str, Any]) -> Solution:
+    def _finish(
+        self, solution: Solution, binner: Binner, constraints: Constraints, dispersion: float | None = None
+    ) -> Solution:
         """The solution with lines in x and, unless it is an average, the last refit."""
-        solution = draw_lines(solution, ~binner.is_categorical_)
+        objective = solution.problem.objective
+        limits = constraints.bind_to(objective.tables, objective.n_total)
+        solution = draw_lines(short_lines_as_steps(solution, limits), ~binner.is_categorical_)
         if solution.status == "average":
             return solution
         # Class weights make rows louder, not more; the dispersion says by how much, and the prior's rows follow.
-        has_known_dispersion = solution.problem.objective.loss.has_known_dispersion
-        rows_per_row = (arguments.get("dispersion") or 1.0) if has_known_dispersion else 1.0
+        has_known_dispersion = objective.loss.has_known_dispersion
+        rows_per_row = (dispersion or 1.0) if has_known_dispersion else 1.0
         return last_refit(solution, float(self.prior_rows) * rows_per_row)
 
     def _average(self, solution: Solution, arguments: dict[str, Any], **bags) -> Solution:
@@ -541,7 +545,7 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
             options = {"random_state": number, "callback": lambda _: stop.is_set()}
             options |= {"is_numeric": ~binner.is_categorical_, "is_resample": True}
             solution, pairs = self._solve_with_pairs(make_objective(design, y, **rows), arguments, spec, **options)
-            solution = self._finish(solution, binner, {})
+            solution = self._finish(solution, binner, arguments["constraints"])
             own = AdditiveModel.from_solution(binner, solution, classes=classes, measure=False)
             own = replace(own, terms=(*own.terms, *pair_terms(binner, pairs, measure=False)))
             return solution.f, own

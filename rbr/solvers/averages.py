@@ -114,10 +114,10 @@ def average_over_pieces(
     problem = replace(problem, constraints=replace(bound, limits=run.limits()))
     simple, means = _told_simply(problem, run, point, used)
     problem = replace(problem, constraints=simple)
-    # With several classes each has tables of its own, and explains its part.
-    explained = (objective.constant_loss - point.loss) * objective.n_total / run.dispersion / objective.n_outputs
+    explained = (objective.constant_loss - point.loss) * objective.n_total / run.dispersion
     price = max(objective.options.projection_price, objective.options.projection_share * explained)
-    solution = projected(problem, means, point, recorder, price=price)
+    # With several classes each has tables of its own, and explains its part.
+    solution = projected(problem, means, point, recorder, price=price / objective.n_outputs)
     return replace(solution, way=found)
 
 

@@ -70,7 +70,7 @@ class Posterior:
         return cls(
             np.zeros((objective.tables.n_coef, objective.n_outputs)),
             *(np.zeros(shape), np.full(shape, -np.inf), np.zeros(shape), np.ones(shape), np.ones(shape)),
-            *(np.full(shape, options.least_jumps), np.full(shape, options.most_prior_rows)),
+            *(np.full(shape, number, dtype=np.float64) for number in (options.least_jumps, options.most_prior_rows)),
         )
 
 
@@ -198,7 +198,9 @@ class Averaging:
     @property
     def most_groups(self) -> int:
         options = self.objective.options
-        by_rows = int(self.objective.n_total / options.rows_per_averaged_bin)
+        if self.has_bounded_rows:
+            return options.most_averaged_bins
+        by_rows = int(self.objective.n_total / options.rows_per_bin_with_outliers)
         return max(options.least_averaged_bins, min(options.most_averaged_bins, by_rows))
 
     @property
@@ -215,6 +217,11 @@ class Averaging:
     def least_prior_rows(self) -> float:
         options = self.objective.options
         return options.least_prior_rows_of_classes if self.has_bounded_rows else options.least_prior_rows
+
+    @property
+    def price_of_prior(self) -> float:
+        options = self.objective.options
+        return options.price_of_prior_of_classes if self.has_bounded_rows else options.price_of_prior
 
     @property
     def has_rows_for_all(self) -> bool:
@@ -243,7 +250,7 @@ class Averaging:
 
     def price_beside(self, n_used: np.ndarray) -> np.ndarray:
         """The evidence that makes a feature as likely used as not, if `n_used` of the others are in use."""
-        return np.log((self.n_allowed - n_used) / (n_used + 1.0)) + self.objective.options.price_of_prior
+        return np.log((self.n_allowed - n_used) / (n_used + 1.0)) + self.price_of_prior
 
     def side_by_side(self, tables: np.ndarray, outputs: np.ndarray) -> SideBySide:
         """Where the bins of some tables stand, each of one output."""
@@ -449,7 +456,7 @@ class Averaging:
         share, posterior = self.posterior.share, self.posterior
         n_used, n = share.sum(axis=0), float(self.n_allowed)
         choices = gammaln(n + 1.0) - gammaln(n_used + 1.0) - gammaln(n - n_used + 1.0)
-        paid = posterior.explained - posterior.evidence + self.objective.options.price_of_prior
+        paid = posterior.explained - posterior.evidence + self.price_of_prior
         paid = share * np.where(share > 0, paid, 0.0)
         return float(-point.loss * self.objective.n_total / self.dispersion - paid.sum() - choices.sum())
 

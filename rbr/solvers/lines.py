@@ -2,7 +2,8 @@
 
 A search sees bins. Its lines run through the positions of bins, and all rows of a bin get one value. `draw_lines` moves
 every bin of a line to the mean of its rows, so that a table whose bins have mean zero has mean zero over the rows, and
-gives the bins the slope of the line. Beyond the range of the training rows a line keeps its value at the end.
+gives the bins the slope of the line. Beyond the range of the training rows a line keeps its value at the end. Two bins
+make no line: they have two values, and say nothing of what lies between and beyond (`short_lines_as_steps`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from rbr.constraints import BoundConstraints
     from rbr.objective.protocol import Objective
     from rbr.solvers.solution import Solution
 
@@ -39,6 +41,36 @@ class Lines:
     def tables(self) -> np.ndarray:
         """The tables with slopes, ascending."""
         return np.array(sorted(self.bounds), dtype=np.int64)
+
+
+def short_lines_as_steps(solution: Solution, bound: BoundConstraints) -> Solution:
+    """The solution in which a line over two bins is told as what it is, two constant pieces, where the limits allow it.
+
+    bound : the limits that the result keeps, which may be wider than those of the solution's own problem
+    """
+    labels = solution.labels.reshape(len(solution.labels), -1).copy()
+    may_be_flat = bound.flags("has_lines") & ~bound.flags("is_never_flat")
+    for j in solution.support[may_be_flat[solution.support]].tolist():
+        for own in _ordered(bound, labels, j).T:
+            begins = _ends_of_short_lines(own, _live(bound, j), _ordered(bound, bound.shares, j), bound.least_shares[j])
+            begins = begins[: max(0, bound.limits[j] - len(np.unique(own)))]
+            if len(begins):
+                is_line = (own % 2 == 1) & ~np.isin(own, own[begins])
+                jumps = np.diff(own, prepend=own[0]) != 0
+                jumps[begins] = True
+                own[:] = 2 * np.cumsum(jumps) + is_line
+        if bound.missing[j]:
+            last = bound.offsets[j + 1] - 1
+            has_piece = labels[last] >= 0
+            labels[last, has_piece] = 2 * (_ordered(bound, labels, j).max(axis=0)[has_piece] // 2 + 1)
+    return replace(solution, labels=labels.reshape(solution.labels.shape))
+
+
+def _ends_of_short_lines(labels: np.ndarray, live: np.ndarray, shares: np.ndarray, least: float) -> np.ndarray:
+    """The second bin with rows of each line that has two such bins, both of which may be a piece."""
+    lines, n_bins = np.unique(labels[live & (labels >= 0) & (labels % 2 == 1)], return_counts=True)
+    pairs = [np.flatnonzero(live & (labels == line)) for line in lines[n_bins == 2]]
+    return np.array([second for first, second in pairs if min(shares[[first, second]]) >= least], dtype=np.int64)
 
 
 def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
@@ -164,7 +196,7 @@ def _draw(f, slopes, positions, moved, labels, live) -> None:
             bins = np.flatnonzero(labels[:, c] == piece)
             with_rows = bins[live[bins]]
             if len(with_rows) < 3:
-                continue  # two values are two steps, and say nothing of what lies between and beyond
+                continue
             ends = with_rows[[0, -1]]
             rise, run = np.diff(f[ends, c])[0], np.diff(positions[ends])[0]
             if run > 0 and np.isfinite(rise / run):

@@ -451,3 +451,29 @@ def test_a_column_of_missing_values_alone_is_left_out(interactions):
     X[:, 1] = np.nan
     model = RBRRegressor(interactions=interactions).fit(X, 2 * X[:, 0] + rng.normal(size=200))
     np.testing.assert_array_equal(model.selected_features_, [0])
+
+
+def test_options_may_be_whole_numbers():
+    """Priors that were whole numbers made vectors of integers, in which estimates were cut to zero."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(400, 2))
+    y = np.sin(x[:, 0]) + 0.3 * rng.normal(size=400)
+    design = rbr.Binner(max_bins=32).fit_transform(x)
+    found = [
+        average_over_pieces(
+            rbr.make_objective(design, y, options=rbr.SolverOptions(most_prior_rows=kind(100), least_jumps=kind(1))),
+            rbr.Constraints(shape="mixed"),
+        )
+        for kind in (int, float)
+    ]
+    np.testing.assert_array_equal(found[0].f, found[1].f)
+
+
+def test_bins_are_merged_to_hold_rows_only_where_a_row_can_lie_far_out():
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(900, 1))
+    design = rbr.Binner(max_bins=200).fit_transform(x)
+    for loss, n_groups in (("squared_error", 45), ("log_loss", 200)):
+        objective = rbr.make_objective(design, (x[:, 0] > 0).astype(float), loss=loss)
+        bound = rbr.Constraints(shape="mixed").bind_to(objective.tables, objective.n_total)
+        assert Averaging(objective, bound, 0.0, ~bound.excluded).n_groups == n_groups

@@ -280,3 +280,39 @@ def test_equal_columns_with_huge_weights(weight, prior_rows):
     model = RBRRegressor(n_bags=0, prior_rows=prior_rows, always_include=[0, 1, 2])
     X = np.column_stack([x, x, 2 * x])
     assert model.fit(X, y, sample_weight=np.full(200, weight)).score(X, y) > 0.9
+
+
+def of_pairs(n_rows=800, seed=1):
+    """A design in which pairs of neighbouring values are told as lines where pieces are few, and what they tell."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 12, n_rows).astype(float)
+    levels = np.array([0, 4, -3, 3, 5, -4, 2, -1, 6, 0, 3, -2.0])
+    X = np.where(rng.random(n_rows) < 0.1, np.nan, x)[:, None]
+    return X, levels[x.astype(int)] + 0.1 * rng.normal(size=n_rows)
+
+
+@pytest.mark.parametrize("limit, n_pieces, n_short", [(6, 6, 6), (9, 9, 3), (12, 12, 0), (128, 12, 0)])
+def test_two_bins_are_two_steps_where_the_limits_allow_it(limit, n_pieces, n_short):
+    X, y = of_pairs()
+    model = RBRRegressor(**SINGLE, max_segments=limit, prior_rows=0).fit(X, y).model_
+    pieces = model["x0"].pieces
+    short = [piece for piece in pieces if piece.kind == "line" and len(piece.bins) == 2]
+    assert (len(pieces), len(short)) == (n_pieces, n_short)
+    assert all(np.ptp(model["x0"].values[list(piece.bins)]) == 0 for piece in pieces if piece.kind == "constant")
+    assert model["x0"].missing_value is not None
+    in_bins = np.vstack([np.arange(12.0)[:, None], [[np.nan]]])
+    assert_allclose(model.predict(in_bins)[:12], [0, 4, -3, 3, 5, -4, 2, -1, 6, 0, 3, -2], atol=0.3)
+
+
+def test_two_steps_that_would_have_too_few_rows_stay_one_piece():
+    X, y = of_pairs()
+    model = RBRRegressor(**SINGLE, min_rows=90).fit(X, y).model_
+    assert all(piece.weight * len(y) >= 90 - 1e-6 for piece in model["x0"].pieces)
+    assert any(piece.kind == "line" for piece in model["x0"].pieces)
+
+
+def test_a_default_fit_has_no_lines_of_two_bins():
+    X, y = of_pairs(3000)
+    m = RBRClassifier().fit(np.column_stack([X, X[::-1]]), y > 1)
+    assert m.model_.n_pieces > 6
+    assert not any(p.kind == "line" and len(p.bins) < 3 for term in m.terms_ for p in term.pieces)
