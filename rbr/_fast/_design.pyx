@@ -10,6 +10,7 @@ updates waits. Codes are loaded eight bytes at a time where that pays. What rema
 
 import numpy as np
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -371,6 +372,48 @@ def bin_counts(
                 out[offsets[j] + k] = (
                     <double> counts_0[k] + <double> counts_1[k] + <double> counts_2[k] + <double> counts_3[k]
                 )
+
+
+def bin_moments(
+    const code_t[:, :] codes,        # IN  (n_features, n_rows), each row contiguous; n_bins means no bin
+    const int64_t[::1] features,     # IN  (n,) none twice; first and last count in this list
+    const int64_t[::1] out_offsets,  # IN  (n + 1,) where the bins of each begin in `near` and `sums`
+    const double[:, ::1] values,     # IN  (n, n_rows)
+    const double[::1] v,             # IN  (n_rows,)
+    const double[::1] near,          # IN  (m,)
+    const double[::1] units,         # IN  (n,)
+    double[:, ::1] sums,             # IN/OUT (n_coef, 3)
+    double[:, ::1] bounds,           # IN/OUT (n, 2)
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """Add to `sums` v, v d and v d^2 by bin, d = (x - near) / unit, and widen `bounds`; over rows with a finite x."""
+    cdef Py_ssize_t n_rows = v.shape[0], t, i, start, n_bins
+    cdef double x, unit, low, high, moment
+    cdef const code_t* column
+    cdef const double* row
+    cdef double* own
+    if n_rows == 0:
+        return
+    with nogil:
+        for t in range(first, last):
+            start = out_offsets[t]
+            n_bins = out_offsets[t + 1] - start
+            column, row, unit = &codes[features[t], 0], &values[t, 0], units[t]
+            low, high = bounds[t, 0], bounds[t, 1]
+            for i in range(n_rows):
+                x = row[i]
+                if not -INFINITY < x < INFINITY:
+                    continue
+                low, high = min(low, x), max(high, x)
+                if column[i] < n_bins:
+                    own = &sums[start + column[i], 0]
+                    x = (x - near[start + column[i]]) / unit
+                    moment = v[i] * x
+                    own[0] += v[i]
+                    own[1] += moment
+                    own[2] += moment * x
+            bounds[t, 0], bounds[t, 1] = low, high
 
 
 cdef inline Py_ssize_t _n_parts(Py_ssize_t n_items, Py_ssize_t part_size) noexcept nogil:

@@ -379,7 +379,7 @@ class GramObjective(BaseObjective):
     def better_jumps(self, point: Point, jumps) -> NoReturn:
         self._refuse("better_jumps needs values within bins")
 
-    def rebin(self, edges) -> NoReturn:
+    def rebin(self, edges, read=None) -> NoReturn:
         self._refuse("rebin needs values within bins")
 
     def bin_moments(self, tables: np.ndarray) -> NoReturn:

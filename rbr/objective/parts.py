@@ -447,7 +447,9 @@ class PartsObjective(OverRows):
         self._check_values("better_jumps")
         return parts_lines.better_jumps(self, point, jumps)
 
-    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> PartsObjective:
+    def rebin(
+        self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None
+    ) -> PartsObjective:
         self._check_values("rebin")
         other = parts_lines.rebinned(self, edges)
         other.work = self.work  # one fit, one count

@@ -408,10 +408,11 @@ class Objective(Protocol):
     def better_jumps(self, point: Point, jumps: Mapping[int, Jumps]) -> dict[int, BetterJumps]:
         """{table: better jumps}, inside bins too, for the tables that have better ones; see `rbr.objective.jumps`."""
 
-    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> Objective:
+    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None) -> Objective:
         """The same rows with some tables cut at other edges.
 
         edges : {table: (edges so far, other edges, as many and ascending)}
+        read : the tables that will be read, by default all; what is said of others is undefined
         """
 
     def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

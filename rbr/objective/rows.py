@@ -452,9 +452,10 @@ class RowObjective(OverRows):
         return RowChanges(self, point)
 
     def target_sums(self, tables: np.ndarray) -> np.ndarray:
-        columns = (self.loss.target_columns(block.y, self.n_outputs) for block in self._blocks)
-        weighted = [own * block.v[:, None] for own, block in zip(columns, self._blocks, strict=True)]
-        return self.n_total * self._bin_sums(weighted, tables)
+        columns = zip(*(self.loss.target_columns(block.y, self.n_outputs) for block in self._blocks), strict=True)
+        v = [block.v for block in self._blocks]
+        by_column = (self._bin_sums(list(map(np.multiply, own, v)), tables) for own in columns)
+        return self.n_total * np.stack(list(by_column), axis=1)
 
     def exposure_sums(self, tables: np.ndarray) -> np.ndarray | None:
         offsets = [block.users_offset for block in self._blocks]
@@ -481,11 +482,11 @@ class RowObjective(OverRows):
         self._check_values("better_jumps")
         return better_jumps(self, point, jumps)
 
-    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> RowObjective:
+    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None) -> RowObjective:
         from rbr.objective.cuts import rebinned
 
         self._check_values("rebin")
-        other = self._with(rebinned(self._blocks, edges), self.n_total)
+        other = self._with(rebinned(self._blocks, edges, read), self.n_total)
         other.work = self.work  # one fit, one count
         other.known_moments = {j: known for j, known in self.known_moments.items() if j not in edges}
         return other
