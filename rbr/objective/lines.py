@@ -63,8 +63,9 @@ class _Axes:
     def of(cls, own: Tables, listed: np.ndarray) -> _Axes:
         starts = np.append(0, np.cumsum(own.n_bins[listed]))
         near = np.nan_to_num(cast(np.ndarray, own.positions)[own.bins_of(listed)])
-        units = np.array([np.abs(near[a:b]).max() or 1.0 for a, b in pairwise(starts)])
-        return cls(listed, own.columns[listed, 0], starts, near, units)
+        exponents = [np.frexp(np.abs(near[a:b]).max() or 1.0)[1] for a, b in pairwise(starts)]
+        # Powers of two, so that multiplying by one over a unit rounds nothing.
+        return cls(listed, own.columns[listed, 0], starts, near, np.ldexp(1.0, np.maximum(exponents, -1000)))
 
     def part(self, first: int, last: int) -> _Axes:
         own, bins = slice(first, last), slice(self.starts[first], self.starts[last])
@@ -76,8 +77,8 @@ def _moments(objective: RowObjective, tables: list[int]) -> Iterator[tuple[np.nd
     """For each table, the means and spreads of x by bin, and its bounds."""
     if not tables:
         return
-    # The sums of v, v d and v d^2, d the distance from the position that the bin has so far, in units of the table's
-    # largest position: squares of x could overflow.
+    # The sums of v, v d and v d^2, d the distance from the position that the bin has so far, in units of the size
+    # of the table's largest position: squares of x could overflow.
     axes = _Axes.of(objective.tables, np.array(tables, dtype=np.int64))
     sums, bounds = np.zeros((axes.starts[-1], 3)), np.tile([np.inf, -np.inf], (len(tables), 1))
     for block in objective._blocks:
@@ -107,9 +108,8 @@ def _moments_of_stretches(block: RowBlock, axes: _Axes, stretches: list[slice], 
     def add(first: int, last: int) -> None:
         for group, outs in zip(groups[first:last], found[first:last], strict=True):
             for rows in group:
-                of_rows = values.columns(axes.columns, rows), block.v[rows], axes.near, axes.units
-                codes = block.design.codes[:, rows]
-                kernels().bin_moments(codes, axes.tables, axes.starts, *of_rows, *outs, 0, len(axes.tables))
+                of_rows = block.design.codes[:, rows], axes.tables, axes.starts, *values.columns(axes.columns, rows)
+                kernels().bin_moments(*of_rows, block.v[rows], axes.near, 1.0 / axes.units, *outs, 0, len(axes.tables))
 
     over_ranges(add, len(groups), n_threads)
     return found

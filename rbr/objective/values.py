@@ -9,7 +9,7 @@ import numpy as np
 
 from rbr.data.tables import open_table
 
-ROWS_PER_STRETCH = 1 << 14
+ROWS_PER_STRETCH = 1 << 15
 
 
 class ColumnValues:
@@ -46,12 +46,12 @@ class ColumnValues:
         starts = range(0, len(whole), ROWS_PER_STRETCH)
         return [(0, n_columns, [slice(first, first + ROWS_PER_STRETCH) for first in starts])]
 
-    def columns(self, chosen: np.ndarray, rows: slice) -> np.ndarray:
-        """(n_chosen, n_rows) the values of some columns over a stretch of rows."""
+    def columns(self, chosen: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """(numbers, places) such that numbers[:, places] are the values of some columns over a stretch of rows."""
         whole = self._whole()
-        if whole is None:
-            return np.stack([self.column(int(j))[rows] for j in chosen])
-        return np.ascontiguousarray(whole[rows][:, chosen].T, dtype=np.float64)
+        if whole is not None:
+            return whole[rows], chosen
+        return np.stack([self.column(int(j))[rows] for j in chosen], axis=1), np.arange(len(chosen))
 
     def _whole(self) -> np.ndarray | None:
         return self._table.whole() if self._rows is None else None

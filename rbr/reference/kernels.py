@@ -136,24 +136,26 @@ def bin_moments(
     codes,  # IN  (n_features, n_rows) uint8 or uint16; n_bins of the feature means no bin
     features,  # IN  (n,) int64: the features to compute, none twice; first and last count in this list
     out_offsets,  # IN  (n + 1,) int64 where the bins of each begin in `near` and `sums`
-    values,  # IN  (n, n_rows): x of each row on the axis of each listed feature
+    values,  # IN  (n_rows, n_columns) float32 or float64, any strides
+    columns,  # IN  (n,) int64: the column of `values` with the x of each listed feature
     v,  # IN  (n_rows,) the weights of the rows
     near,  # IN  (m,) a number near the values of each bin
-    units,  # IN  (n,)
+    per_unit,  # IN  (n,)
     sums,  # IN/OUT (m, 3)
     bounds,  # IN/OUT (n, 2)
     first,
     last,
 ):
-    """Add to `sums` v, v d and v d^2 by bin, d = (x - near) / unit, and widen `bounds`; over rows with a finite x."""
+    """Add to `sums` v, v d and v d^2 by bin, d = (x - near) * per_unit, and widen `bounds`; over rows with finite x."""
     for t in range(first, last):
         start, stop = out_offsets[t : t + 2]
-        is_finite = np.isfinite(values[t])
-        x, own, weights = values[t][is_finite], codes[features[t]][is_finite], v[is_finite]
+        x = values[:, columns[t]].astype(np.float64)
+        is_finite = np.isfinite(x)
+        x, own, weights = x[is_finite], codes[features[t]][is_finite], v[is_finite]
         bounds[t] = x.min(initial=bounds[t, 0]), x.max(initial=bounds[t, 1])
         has_bin = own < stop - start
         x, own, weights = x[has_bin], own[has_bin], weights[has_bin]
-        d = (x - near[start:stop][own]) / units[t]
+        d = (x - near[start:stop][own]) * per_unit[t]
         for power in range(3):
             sums[start:stop, power] += np.bincount(own, weights * d**power, minlength=stop - start)
 
