@@ -353,19 +353,19 @@ class RowObjective(OverRows):
             rows = self._spread(n_sampled)
             scale = sum(float(block.v[own].sum()) for block, own in zip(self._blocks, rows, strict=True))
             by_row = [a[own] / scale for a, own in zip(by_row, rows, strict=True)]
-        matrix = merged.cross_tabulation(by_row, self.n_threads)
         n_packs = len(merged.packing.packs)
         n_looked_at = sum(len(a) for a in by_row)
         self.work.columns_read += n_packs * (n_packs + 1) // 2 * n_looked_at / self._n_rows
         total = float(added(a.sum() for a in by_row))
+        found = merged.hessian(by_row, total, self.n_threads)
         if not merged.accuracy.is_rough:
-            return Hessian(matrix, np.diagonal(matrix), total)
+            return found
         whole = curvature if is_whole else None
         by_bin, of_all = self.curvature_sums(point, merged.groups.tables, curvature.is_majorized, whole)
         if self.n_outputs > 1:
             by_bin, of_all = np.ascontiguousarray(by_bin[:, output]), of_all[output]
         squares = None if n_sampled is None else merged.sums([curvature**2 for curvature in by_row])
-        return hessians.rough(matrix, total, by_bin, float(of_all), merged.groups, squares, self.options.few_rows)
+        return hessians.rough(found, by_bin, float(of_all), merged.groups, squares, self.options.few_rows)
 
     def hessian_times(self, point: Point, curvature: hessians.Curvature, tables: np.ndarray):
         if self.n_outputs > 1 and not curvature.is_majorized:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,8 +166,8 @@ class _Pieces:
             matrix[np.ix_(own, own)] = precision * (centred.T @ centred + np.outer(mean, mean))
         return matrix
 
-    def coarse(self, table_offsets: np.ndarray, most: int) -> tuple[Groups, np.ndarray]:
-        """(the bins in groups, those of a line in at most `most`; what a unit of each unknown adds to the groups)."""
+    def coarse(self, table_offsets: np.ndarray, most: int) -> tuple[Groups, list[np.ndarray]]:
+        """(the bins in groups, those of a line in at most `most`; what each table's unknowns add to its groups)."""
         is_inside = self.group < len(self.share)
         on_line = np.append(self.is_line, False)[self.group]
         size = np.bincount(self.group)[self.group]
@@ -178,8 +179,12 @@ class _Pieces:
         within = group - np.repeat(first_of_table[:-1], self.sizes)
         of_bin[self.bins] = np.where(is_inside, within, np.repeat(n_groups, self.sizes))
         adds = self.by_group(group, self.weights) / np.bincount(group, self.weights)[:, None]
-        adds = adds[: first_of_table[-1]]
-        return Groups(self.tables, table_offsets, of_bin, n_groups), adds
+        unknowns = np.append(self.columns, self.n_unknowns)[self.first]
+        of_tables = [
+            adds[a:b, first:last]
+            for (a, b), (first, last) in zip(pairwise(first_of_table), pairwise(unknowns), strict=True)
+        ]
+        return Groups(self.tables, table_offsets, of_bin, n_groups), of_tables
 
 
 def _can_be_refitted(spec: ShapeSpec) -> bool:
@@ -215,18 +220,18 @@ class _Output:
         self.penalty = pieces.prior(precision) + problem.alpha * pieces.squares(weights)
         self.lines = solution.lines if on_values else None
         self._hessian: np.ndarray | None = None
-        self._merged: tuple[Any, Accuracy, np.ndarray] | None = None
+        self._merged: tuple[Any, Accuracy, tuple[list[np.ndarray], np.ndarray]] | None = None
         self._is_exact = False
 
-    def _merged_columns(self) -> tuple[Any, Accuracy, np.ndarray]:
-        """(columns with the bins of each line in groups, their accuracy, what each unknown adds to a group)."""
+    def _merged_columns(self) -> tuple[Any, Accuracy, tuple[list[np.ndarray], np.ndarray]]:
+        """(columns with the bins of each line in groups, their accuracy, what each table's unknowns add to groups)."""
         if self._merged is None:
             objective = self.objective
             most = int(objective.tables.n_bins.max()) if self._is_exact else objective.options.line_groups
             groups, adds = self.pieces.coarse(objective.tables.offsets, most)
-            accuracy = objective.accuracy(len(groups.tables), len(adds), self.pieces.n_unknowns)
+            accuracy = objective.accuracy(len(groups.tables), int(groups.offsets[-1]), self.pieces.n_unknowns)
             accuracy = EXACT if self._is_exact else accuracy
-            self._merged = objective.merge(groups, accuracy), accuracy, adds
+            self._merged = objective.merge(groups, accuracy), accuracy, (adds, groups.offsets)
         return self._merged
 
     def unknowns(self, f: np.ndarray) -> np.ndarray:
@@ -268,8 +273,8 @@ class _Output:
         if curvature is None:
             curvature = self.objective.curvature(point, False, accuracy)
         found = self.objective.hessian(point, merged, curvature, self.output)
-        coupling = adds.T @ found.coupling
-        hessian = adds.T @ found.matrix @ adds - np.outer(coupling, coupling) / max(found.total, 1e-300)
+        hessian, coupling = found.in_coordinates(*adds)
+        hessian -= np.outer(coupling, coupling) / max(found.total, 1e-300)
         hessian[np.diag_indices_from(hessian)] += found.total * self._within_bins
         return hessian
 
