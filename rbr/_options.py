@@ -95,6 +95,8 @@ class SolverOptions:
     # rows and their cross-tabulation goes by. 25 where columns are independent, hundreds where they are not
     # (docs/performance.md). 0 never takes the cross-tabulation.
     ns_per_entry_by_rows: float = 44.0
+    # Its Hessians, most of them of samples, and the Python around them cost as much as these rows more.
+    rows_besides: int = 100_000
 
     # Hessians. Rough above this many rows, or with more cells than this and than there are entries.
     rough_from_rows: int = 50_000

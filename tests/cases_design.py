@@ -123,8 +123,27 @@ def bin_counts_cases(draw):
     return Case([codes, offsets], [np.full(offsets[-1], np.nan)], len(codes))
 
 
+@st.composite
+def bin_moments_cases(draw):
+    codes, offsets = draw(binned())
+    features = draw(feature_lists(len(codes), unique=True))
+    n_columns = len(features) + draw(st.integers(0, 2))
+    dtype, order = draw(st.sampled_from([np.float32, np.float64])), draw(st.sampled_from("CF"))
+    x = st.floats(-100, 100, width=32) | st.sampled_from([np.nan, np.inf, -np.inf, 0.0])
+    values = draw(arrays(dtype, (codes.shape[1], n_columns), elements=x, fill=st.just(1.5))).copy(order)
+    columns = np.random.default_rng(n_columns).permutation(n_columns)[: len(features)]
+    v, per_unit = draw(vectors(codes.shape[1], st.floats(0, 1))), draw(vectors(len(features), st.floats(0.01, 2)))
+    out_offsets = np.append(0, np.cumsum(np.diff(offsets)[features]))
+    near = draw(vectors(out_offsets[-1], st.floats(-100, 100)))
+    sums = np.random.default_rng(len(v)).normal(size=(out_offsets[-1], 3))
+    bounds = np.tile([[np.inf, -np.inf]], (len(features), 1))
+    args = [codes, features, out_offsets, values, columns, v, near, per_unit]
+    return Case(args, [sums, bounds], len(features), agree_in_sums_of(np.array([1e5])))
+
+
 CASES = {
     "bin_counts": bin_counts_cases(),
+    "bin_moments": bin_moments_cases(),
     "cross_counts": cross_counts_cases(),
     "gram": gram_cases(),
     "matvec": matvec_cases(),

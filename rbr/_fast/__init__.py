@@ -17,7 +17,7 @@ from rbr._fast._csv import (
     write_numbers,
 )
 from rbr._fast._curves import average_curves
-from rbr._fast._design import bin_counts, cross_counts, gram, matvec, rmatvec
+from rbr._fast._design import bin_counts, bin_moments, cross_counts, gram, matvec, rmatvec
 from rbr._fast._grids import average_grids
 from rbr._fast._losses import (
     log_loss_sums,
@@ -39,6 +39,7 @@ __all__ = [
     "average_grids",
     "average_tables",
     "bin_counts",
+    "bin_moments",
     "center_tables",
     "count_line_ends",
     "cross_counts",

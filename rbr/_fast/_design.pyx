@@ -10,12 +10,17 @@ updates waits. Codes are loaded eight bytes at a time where that pays. What rema
 
 import numpy as np
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 ctypedef fused code_t:
     uint8_t
     uint16_t
+
+ctypedef fused real_t:
+    float
+    double
 
 ctypedef fused sum_t:
     double
@@ -39,7 +44,15 @@ cdef extern from *:
     #define SHIFT_OF_CODE(k, bits) ((bits) * (k))
     #endif
     #define CODE_OF_WORD(word, k, bits) (((word) >> SHIFT_OF_CODE(k, bits)) & ((UINT64_C(1) << (bits)) - 1))
+
+    /* Have a place of memory fetched that will be read soon; it need not be mapped. */
+    #if defined(__GNUC__) || defined(__clang__)
+    #define FETCH(place) __builtin_prefetch(place)
+    #else
+    #define FETCH(place) ((void) 0)
+    #endif
     """
+    void FETCH(const void *place) noexcept nogil
     uint64_t load_word(const void *codes) noexcept nogil
     Py_ssize_t CODE_OF_WORD(uint64_t word, int k, int bits) noexcept nogil
 
@@ -50,6 +63,9 @@ cpdef enum:
 MAX_CODE = (1 << (8 * sizeof(uint16_t))) - 1
 
 cdef enum:
+    # The columns of so many rows of a wide row-major table fit in a core's L1 cache.
+    ROWS_PER_PICK = 512
+    ROWS_AHEAD = 64
     # The doubles of a block of rows stay in a core's L2 cache while all features use them.
     ROWS_PER_BLOCK = 32768
     # A little more than 256, so that the same code of two features does not map to the same set of the L1 cache.
@@ -371,6 +387,68 @@ def bin_counts(
                 out[offsets[j] + k] = (
                     <double> counts_0[k] + <double> counts_1[k] + <double> counts_2[k] + <double> counts_3[k]
                 )
+
+
+def bin_moments(
+    const code_t[:, :] codes,        # IN  (n_features, n_rows), each row contiguous; n_bins means no bin
+    const int64_t[::1] features,     # IN  (n,) none twice; first and last count in this list
+    const int64_t[::1] out_offsets,  # IN  (n + 1,) where the bins of each begin in `near` and `sums`
+    const real_t[:, :] values,       # IN  (n_rows, n_columns), any strides
+    const int64_t[::1] columns,      # IN  (n,) the column of `values` with the x of each listed feature
+    const double[::1] v,             # IN  (n_rows,)
+    const double[::1] near,          # IN  (m,)
+    const double[::1] per_unit,      # IN  (n,)
+    double[:, ::1] sums,             # IN/OUT (m, 3)
+    double[:, ::1] bounds,           # IN/OUT (n, 2)
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """Add to `sums` v, v d and v d^2 by bin, d = (x - near) * per_unit, and widen `bounds`; over rows with finite x."""
+    cdef Py_ssize_t n_rows = v.shape[0], b, i, t
+    with nogil:
+        # A block of rows stays in the cache while the features pick their columns out of it.
+        for b in range((n_rows + ROWS_PER_PICK - 1) // ROWS_PER_PICK):
+            i = b * ROWS_PER_PICK
+            for t in range(first, last):
+                _add_moments(
+                    &codes[features[t], i], out_offsets[t + 1] - out_offsets[t],
+                    &values[i, columns[t]], values.strides[0], &v[i], min(<Py_ssize_t> ROWS_PER_PICK, n_rows - i),
+                    &near[out_offsets[t]], per_unit[t], &sums[out_offsets[t], 0], &bounds[t, 0],
+                )
+
+
+cdef void _add_moments(
+    const code_t* codes,
+    Py_ssize_t n_bins,
+    const real_t* values,
+    Py_ssize_t stride,               # in bytes
+    const double* v,
+    Py_ssize_t n_rows,
+    const double* near,
+    double per_unit,
+    double* sums,                    # IN/OUT (n_bins, 3)
+    double* bounds,                  # IN/OUT (2,)
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double x, d, moment, low = bounds[0], high = bounds[1]
+    cdef const char* place = <const char*> values
+    cdef double* own
+    for i in range(n_rows):
+        x = (<const real_t*> place)[0]
+        FETCH(place + ROWS_AHEAD * stride)
+        place += stride
+        if not -INFINITY < x < INFINITY:
+            continue
+        low = x if x < low else low
+        high = x if x > high else high
+        if codes[i] < n_bins:
+            own = sums + 3 * codes[i]
+            d = (x - near[codes[i]]) * per_unit
+            moment = v[i] * d
+            own[0] += v[i]
+            own[1] += moment
+            own[2] += moment * d
+    bounds[0], bounds[1] = low, high
 
 
 cdef inline Py_ssize_t _n_parts(Py_ssize_t n_items, Py_ssize_t part_size) noexcept nogil:

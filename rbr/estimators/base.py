@@ -115,17 +115,22 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
         limits = self._limits(X)
 
         binner = previous[0] if previous else self._binner()
-        design = (binner.transform if previous else binner.fit_transform)(X, sample_weight).with_weights(self.weights)
-        constraints = self._constraints(X, binner, *limits)
         rows = {"loss": loss, "sample_weight": sample_weight, "offset": offset, "n_jobs": self.n_jobs}
+        objective = self._objective(X, y, binner.transform if previous else binner.fit_transform, rows)
+        constraints = self._constraints(X, binner, *limits)
         training = Training(
             *(X, target, target_name, binner, constraints, classes, counts, y),
             dispersion=None if sample_weight is counts else dispersion_of_weights(counts, sample_weight),
-            warm_start=None if previous is None or len(previous[1]) != design.n_coef else previous[1],
+            warm_start=None if previous is None or len(previous[1]) != objective[0].tables.n_coef else previous[1],
         )
-        self._fit_objective(make_objective(design, y, X=X, **rows), training)
+        self._fit_objective(objective.pop(), training)
         self._had_offset = offset is not None
         return self
+
+    def _objective(self, X, y, bin_rows, rows: dict[str, Any]) -> list[Objective]:
+        """The objective over the rows of X in a list, from which the fit takes it to free it when jumps have moved."""
+        design = bin_rows(X, rows["sample_weight"]).with_weights(self.weights)
+        return [make_objective(design, y, X=X, **rows)]
 
     def _fit_objective(self, objective: Objective, given: Training) -> None:
         """Fit the model to an objective over rows, wherever they are, and keep it."""
@@ -139,6 +144,7 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
         start["callback"] = both_callbacks(self._iteration_callback(context), given.on_iteration)
         spec = self._pair_spec(X, constraints, objective.tables)
         solution, pairs = self._solve_with_pairs(objective, arguments, spec, **start)
+        del objective
         pair_binner = binner
         if self.refine_cuts:
             # An average of bags joins jumps at the price of a fit. In one over all ways to cut, jumps in a row say that

@@ -185,7 +185,10 @@ def _try(
     if not found:
         return None
     edges = {j: better.edges for j, better in found.items()}
-    objective = state.problem.objective.rebin({j: (_edges(state, binner, j), own) for j, own in edges.items()})
+    moved = {j: (_edges(state, binner, j), own) for j, own in edges.items()}
+    # With many rows the columns that are not used are not read any more.
+    read = state.point.support if state.problem.objective.has_many_rows else None
+    objective = state.problem.objective.rebin(moved, read)
     bound = constraints.bind_to(objective.tables, objective.n_total)
     problem = replace(state.problem, objective=objective, constraints=bound)
     f, labels = state.point.f.copy(), state.labels.copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -112,9 +112,9 @@ class Loss:
         """
         return np.zeros_like(prediction)
 
-    def target_columns(self, y: np.ndarray, n_outputs: int = 1) -> np.ndarray:
-        """What is summed to say what was observed: y itself, for classes a 0/1 column for each; shape (n, columns)."""
-        return np.asarray(y, dtype=np.float64)[:, None]
+    def target_columns(self, y: np.ndarray, n_outputs: int = 1) -> Iterator[np.ndarray]:
+        """What is summed to say what was observed: y itself, for classes a 0/1 column for each, one after the other."""
+        yield np.asarray(y, dtype=np.float64)
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         """The prediction that belongs to raw scores z: in the units of y, for classes their probabilities."""

@@ -61,7 +61,8 @@ class LogLoss(Loss):
         return out[()]
 
     def target_columns(self, y, n_outputs=1):
-        return np.column_stack([1.0 - y, y])
+        yield 1.0 - y
+        yield np.asarray(y, dtype=np.float64)
 
     def _kernel(self):
         return self.name, 0.0, 0.0
@@ -205,7 +206,7 @@ class Multinomial(Loss):
             return powers / powers.sum(axis=1, keepdims=True)
 
     def target_columns(self, y, n_outputs=1):
-        return np.equal.outer(y, np.arange(n_outputs)).astype(np.float64)
+        yield from ((y == c).astype(np.float64) for c in range(n_outputs))
 
     def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads=1):
         scores = _by_class(z)

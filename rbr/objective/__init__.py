@@ -6,6 +6,7 @@ for squared error from a cross-tabulation. `make_objective` checks a user's argu
 """
 
 from rbr.objective.gram import GramObjective, GramSums
+from rbr.objective.hessians import GroupHessian
 from rbr.objective.make import make_objective
 from rbr.objective.protocol import Accuracy, Groups, Handle, Hessian, Objective, Point, Tables, Work
 from rbr.objective.rows import RowBlock, RowObjective
@@ -14,6 +15,7 @@ __all__ = [
     "Accuracy",
     "GramObjective",
     "GramSums",
+    "GroupHessian",
     "Groups",
     "Handle",
     "Hessian",

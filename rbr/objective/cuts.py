@@ -120,11 +120,16 @@ def _values(block: RowBlock) -> ColumnValues:
     return cast("ColumnValues", block.values)  # `_check_values` has made sure of them
 
 
-def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> list[RowBlock]:
-    """The blocks with some tables cut at other edges, and with the shares and means of the new bins."""
+def rebinned(
+    blocks: Sequence[RowBlock], edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None
+) -> list[RowBlock]:
+    """The blocks with some tables cut at other edges, and with the shares and means of the new bins.
+
+    Where it is said which tables will be read, only their codes are copied: memory that is never touched costs nothing.
+    """
     first = blocks[0].design
     positions = None if first.positions is None else first.positions.copy()
-    codes = [block.design.codes.copy() for block in blocks]
+    codes = [_copied(block.design.codes, read) for block in blocks]
     shares = [block.design.with_weights("counts").weights.copy() for block in blocks]
     for j, (before, after) in edges.items():
         # Edges ascend, so only rows in bins beside moved edges can change their bin.
@@ -147,6 +152,15 @@ def rebinned(blocks: Sequence[RowBlock], edges: Mapping[int, tuple[np.ndarray, n
         replace(block, design=block.design.recoded(own_codes, positions, own_shares))
         for block, own_codes, own_shares in zip(blocks, codes, shares, strict=True)
     ]
+
+
+def _copied(codes: np.ndarray, read: np.ndarray | None) -> np.ndarray:
+    if read is None:
+        return codes.copy()
+    out = np.zeros(codes.shape, dtype=codes.dtype)
+    for j in read:
+        out[j] = codes[j]
+    return out
 
 
 def _share_out(shares: np.ndarray, bins: np.ndarray, weights: np.ndarray) -> None:

@@ -23,7 +23,7 @@ from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.losses import Loss
 from rbr.objective.common import BaseObjective, added
-from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Point, Tables
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Point, Tables
 from rbr.objective.rows import RowObjective
 
 # The cost model of `gram_is_faster`, in nanoseconds of one core (docs/performance.md): a cross-tabulation has a cost
@@ -133,7 +133,8 @@ def gram_is_faster(objective: Any, has_equal_weights: bool | None = None) -> boo
     has_equal_weights = _has_equal_weights(objective) if has_equal_weights is None else has_equal_weights
     per_pair = NS_PER_PAIR if has_equal_weights else NS_PER_WEIGHTED_PAIR
     by_gram = n_rows * n_pairs * per_pair + NS_PER_GRAM_ENTRY * tables.n_coef**2
-    return by_gram < n_rows * tables.n_tables * objective.options.ns_per_entry_by_rows
+    options = objective.options
+    return by_gram < (n_rows + options.rows_besides) * tables.n_tables * options.ns_per_entry_by_rows
 
 
 def _has_equal_weights(objective: RowObjective) -> bool:
@@ -163,10 +164,29 @@ def gram_objective(objective: RowObjective) -> GramObjective:
 
 @dataclass(frozen=True, eq=False)
 class _MergedBins(Handle):
-    """Groups of bins, and for each table the matrix that sums its bins by group; None where every group is one bin."""
-
     groups: Groups
-    adders: list[np.ndarray | None]
+
+
+@dataclass(frozen=True, eq=False)
+class GramHessian:
+    """A `Hessian` by products of bases with the cross-tabulation, most of which are known."""
+
+    objective: GramObjective
+    groups: Groups
+    total: float = 1.0
+    by_bin: np.ndarray | None = None
+
+    def in_coordinates(self, bases: list[np.ndarray], offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bins = [self.groups.bins(table) for table in self.groups.tables]
+        found = [
+            self.objective.along(int(table), self.groups.of_bin[own], basis)
+            for table, own, basis in zip(self.groups.tables, bins, bases, strict=True)
+        ]
+        along = np.concatenate([rows for _, rows in found])
+        pairs = list(zip(bins, found, strict=True))
+        matrix = np.concatenate([along[:, own] @ by_bin for own, (by_bin, _) in pairs], axis=1)
+        coupling = np.concatenate([by_bin.T @ self.objective.masses[own] for own, (by_bin, _) in pairs])
+        return (matrix + matrix.T) / 2, coupling
 
 
 _NOTHING = Handle()
@@ -183,7 +203,7 @@ class GramChanges:
     def of(self, table: int, output: int = 0) -> GramChange:
         tables = self._objective.tables
         bins = slice(tables.offsets[table], tables.offsets[table + 1])
-        return GramChange(self._f[bins], self._objective._masses[bins], self._pull[bins])
+        return GramChange(self._f[bins], self._objective.masses[bins], self._pull[bins])
 
     def rise_without(self, table: int) -> float:
         change = self.of(table)
@@ -246,8 +266,9 @@ class GramObjective(BaseObjective):
     ):
         super().__init__(tables, loss, n_outputs=1, n_total=n_total, n_threads=n_threads, options=options)
         self._gram, self._weight = sums.gram, sums.weight  # the matrix is too large for a scaled copy
-        self._target, self._masses = sums.target / sums.weight, sums.bin_weights / sums.weight
+        self._target, self.masses = sums.target / sums.weight, sums.bin_weights / sums.weight
         self._product: tuple[np.ndarray | None, np.ndarray] = None, np.zeros(0)
+        self._along: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._y, self._y_squared, self._origin = sums.y / sums.weight, sums.y_squared / sums.weight, sums.origin
 
     @property
@@ -256,7 +277,7 @@ class GramObjective(BaseObjective):
 
     def point(self, f: np.ndarray, support: np.ndarray, start=None) -> Point:
         bins = self.tables.bins_of(support)
-        intercept = self._y - float(self._masses[bins] @ f[bins])  # relative to the origin
+        intercept = self._y - float(self.masses[bins] @ f[bins])  # relative to the origin
         product = self._times(f, support)
         quadratic = float(f[bins] @ (product[bins] - 2 * self._target[bins]))
         # With the intercept c at its optimum E[(y - c - Xf)^2] = E[y^2] - 2 E[y Xf] + E[(Xf)^2] - c^2.
@@ -271,7 +292,7 @@ class GramObjective(BaseObjective):
         if residuals is None:
             self.residuals(point)
         product = self._times(point.f, point.support)
-        sums = self._target - (point.intercept - self._origin) * self._masses - product
+        sums = self._target - (point.intercept - self._origin) * self.masses - product
         gradient = self.as_gradient(sums, np.arange(self.tables.n_tables))
         if tables is not None and len(tables) < self.tables.n_tables:
             others = np.ones(len(gradient), dtype=bool)
@@ -290,8 +311,8 @@ class GramObjective(BaseObjective):
     def curvature_sums(
         self, point: Point, tables: np.ndarray, majorize: bool = False, curvature: Handle | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        by_bin, bins = np.zeros_like(self._masses), self.tables.bins_of(tables)
-        by_bin[bins] = self._masses[bins]
+        by_bin, bins = np.zeros_like(self.masses), self.tables.bins_of(tables)
+        by_bin[bins] = self.masses[bins]
         return by_bin, np.array(1.0)
 
     def can_reuse_hessian(self, curvature: Handle, other: Handle) -> bool:
@@ -304,33 +325,29 @@ class GramObjective(BaseObjective):
         return EXACT
 
     def merge(self, groups: Groups, accuracy: Accuracy = EXACT) -> _MergedBins:
-        adders: list[np.ndarray | None] = []
-        for table, n_groups in zip(groups.tables, groups.n_groups, strict=True):
-            of_bin = groups.of_bin[groups.bins(table)]
-            is_same = n_groups == len(of_bin) and np.array_equal(of_bin, np.arange(n_groups))
-            adders.append(None if is_same else (np.arange(n_groups)[:, None] == of_bin).astype(np.float64))
-        return _MergedBins(groups, adders)
+        return _MergedBins(groups)
 
-    def hessian(self, point: Point, merged: _MergedBins, curvature: Handle, output: int = 0) -> Hessian:
-        groups, adders = merged.groups, merged.adders
-        matrix = np.empty((groups.offsets[-1], groups.offsets[-1]))
-        bins = [groups.bins(table) for table in groups.tables]
-        where = [slice(a, b) for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
-        for t in range(len(bins)):
-            for u in range(t, len(bins)):
-                block = self._gram[bins[t], bins[u]]
-                left, right = adders[t], adders[u]
-                block = block if left is None else left @ block
-                block = (block if right is None else block @ right.T) / self._weight
-                matrix[where[t], where[u]], matrix[where[u], where[t]] = block, block.T
-        return Hessian(matrix, np.diagonal(matrix), 1.0)
+    def hessian(self, point: Point, merged: _MergedBins, curvature: Handle, output: int = 0) -> GramHessian:
+        return GramHessian(self, merged.groups)
+
+    def along(self, table: int, of_bin: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(a table's basis by bin, its transpose times the rows of the cross-tabulation), given the basis by group.
+
+        Most tables of a fit keep their pieces from one iteration to the next, and their basis with them.
+        """
+        known = self._along.get(table)
+        if known is None or known[0] is not basis:
+            by_bin = np.concatenate([basis, np.zeros((1, basis.shape[1]))])[of_bin]
+            rows = self._gram[self.tables.offsets[table] : self.tables.offsets[table + 1]]
+            known = self._along[table] = basis, by_bin, by_bin.T @ rows / self._weight
+        return known[1:]
 
     def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: _MergedBins) -> None:
         """None: there is one output."""
 
     def hessian_times(self, point: Point, curvature: Handle, tables: np.ndarray):
         bins = self.tables.bins_of(tables)
-        return lambda f: self._times(f, tables) - self._masses * float(self._masses[bins] @ f[bins])
+        return lambda f: self._times(f, tables) - self.masses * float(self.masses[bins] @ f[bins])
 
     def dispersion(self, point: Point, df: float = 1.0) -> float:
         return 2 * point.loss * self.n_total / max(self.n_total - df, 1.0)
@@ -350,7 +367,7 @@ class GramObjective(BaseObjective):
     def target_sums(self, tables: np.ndarray) -> np.ndarray:
         """Of y less its offset, since the sums hold nothing else."""
         out, bins = np.zeros((len(self._target), 1)), self.tables.bins_of(tables)
-        out[bins, 0] = self.n_total * (self._target + self._origin * self._masses)[bins]
+        out[bins, 0] = self.n_total * (self._target + self._origin * self.masses)[bins]
         return out
 
     def exposure_sums(self, tables: np.ndarray) -> None:
@@ -379,7 +396,7 @@ class GramObjective(BaseObjective):
     def better_jumps(self, point: Point, jumps) -> NoReturn:
         self._refuse("better_jumps needs values within bins")
 
-    def rebin(self, edges) -> NoReturn:
+    def rebin(self, edges, read=None) -> NoReturn:
         self._refuse("rebin needs values within bins")
 
     def bin_moments(self, tables: np.ndarray) -> NoReturn:

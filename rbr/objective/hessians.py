@@ -8,8 +8,9 @@ them is used, scaled to the diagonal of all rows; each table's own block is that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from rbr._options import SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL
 from rbr.objective.common import added
-from rbr.objective.packing import Packing
-from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian
+from rbr.objective.packing import Packing, between
+from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle
 
 # With fewer pairs of entries than this a second thread costs more than it saves.
 MIN_PAIRS_PER_THREAD = 200_000
@@ -56,6 +57,46 @@ class Curvature(Handle):
 
 
 @dataclass(frozen=True, eq=False)
+class GroupHessian:
+    """A `Hessian` that holds the matrix between the groups.
+
+    matrix : (n, n) between the groups of all tables, or the codes of their packs
+    coupling : (n,) between the groups and the intercept
+    total : the second derivative in the intercept
+    by_bin : (n_coef,) the curvature of all rows by bin, for a rough Hessian; None for an exact one
+    packing : which tables share a code, if the matrix is between codes
+    scale, raised : by group, what the matrix is to be multiplied by from both sides, and what its diagonal then lacks
+    """
+
+    matrix: np.ndarray
+    coupling: np.ndarray
+    total: float
+    by_bin: np.ndarray | None = None
+    packing: Packing | None = None
+    scale: np.ndarray | None = None
+    raised: np.ndarray | None = None
+
+    def in_coordinates(self, bases: list[np.ndarray], offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        groups = [slice(first, last) for first, last in pairwise(offsets)]
+        coupling = np.concatenate([basis.T @ self.coupling[own] for basis, own in zip(bases, groups, strict=True)])
+        scaled = bases
+        if self.scale is not None:
+            scaled = [self.scale[own, None] * basis for basis, own in zip(bases, groups, strict=True)]
+        if self.packing is None:
+            matrix = between(scaled, self.matrix, offsets)
+        else:
+            by_code, places = self.packing.bases(scaled)
+            matrix = between(by_code, self.matrix, self.packing.offsets)[np.ix_(places, places)]
+        first = 0
+        for basis, own in zip(bases, groups, strict=True):
+            if self.raised is not None:
+                where = slice(first, first + basis.shape[1])
+                matrix[where, where] += basis.T @ (self.raised[own, None] * basis)
+                first = where.stop
+        return matrix, coupling
+
+
+@dataclass(frozen=True, eq=False)
 class Merged(Handle):
     """The codes of each block, for all rows or a sample, with bins merged into groups, and small tables packed."""
 
@@ -69,10 +110,20 @@ class Merged(Handle):
         packing = Packing(groups.n_groups, codes)
         return cls(groups, accuracy, packing, [packing.packed(own) for own in codes])
 
+    def between_codes(self, weights: list[np.ndarray], n_threads: int) -> np.ndarray:
+        """For each pair of codes of the packs, the weight of the rows of all blocks that have both."""
+        pairs = zip(self.codes, weights, strict=True)
+        return added(cross_tabulation(codes, self.packing.offsets, own, n_threads) for codes, own in pairs)
+
+    def hessian(self, weights: list[np.ndarray], total: float, n_threads: int) -> GroupHessian:
+        """The Hessian of rows with these curvatures."""
+        sums, packing = self.between_codes(weights, n_threads), self.packing
+        coupling = packing.of_groups(np.diagonal(sums))
+        return GroupHessian(sums, coupling, total, packing=packing if packing.is_needed else None)
+
     def cross_tabulation(self, weights: list[np.ndarray], n_threads: int) -> np.ndarray:
         """For each pair of groups, the weight of the rows of all blocks that are in both."""
-        pairs = zip(self.codes, weights, strict=True)
-        sums = added(cross_tabulation(codes, self.packing.offsets, own, n_threads) for codes, own in pairs)
+        sums = self.between_codes(weights, n_threads)
         if not self.packing.is_needed:
             return sums
         return np.ascontiguousarray(self.packing.of_groups(self.packing.of_groups(sums).T))
@@ -128,46 +179,27 @@ def cross_tabulation(codes: np.ndarray, offsets: np.ndarray, weights: np.ndarray
 
 
 def rough(
-    matrix: np.ndarray,
-    total: float,
-    by_bin: np.ndarray,
-    of_all: float,
-    groups: Groups,
-    squares: np.ndarray | None,
-    few_rows: float,
-) -> Hessian:
-    """A sample's cross-tabulation (overwritten) with the diagonal and the total of all rows.
+    found: GroupHessian, by_bin: np.ndarray, of_all: float, groups: Groups, squares: np.ndarray | None, few_rows: float
+) -> GroupHessian:
+    """A sample's Hessian with the diagonal and the total of all rows.
 
     Only the correlations between groups come from the sample. Those of a group with few sampled rows are shrunk, so
-    that a rare piece moves mostly by its own curvature. The matrix is scaled from both sides and its diagonal only
-    raised, so it stays positive semi-definite. `squares` are the sums of the squared curvature over the sampled rows of
-    each group, None for all rows.
+    that a rare piece moves mostly by its own curvature: `n_seen`, by which a group is shrunk, is its effective number
+    of sampled rows, the number of rows of equal curvature that would carry as much information. The matrix is scaled
+    from both sides and its diagonal only raised, so it stays positive semi-definite. `squares` are the sums of the
+    squared curvature over the sampled rows of each group, None for all rows.
     """
-    by_group = np.diagonal(matrix).copy()
+    in_sample, scale, raised = found.coupling, None, None
+    coupling = in_sample * np.sqrt(of_all / max(found.total, 1e-300))
     if squares is not None:
-        by_group *= _scale_to_all_rows(matrix, by_bin, groups, squares, few_rows)
-    coupling = by_group * np.sqrt(of_all / max(total, 1e-300))
-    return Hessian(matrix, coupling, of_all, by_bin)
-
-
-def _scale_to_all_rows(
-    matrix: np.ndarray, by_bin: np.ndarray, groups: Groups, squares: np.ndarray, few_rows: float
-) -> np.ndarray:
-    """Give a sample's cross-tabulation the diagonal of all rows, in place; returns the factors of its rows and columns.
-
-    `n_seen`, by which a group is shrunk, is its effective number of sampled rows: the number of rows of equal curvature
-    that would carry as much information.
-    """
-    in_sample = np.diagonal(matrix).copy()
-    in_all = np.empty_like(in_sample)
-    for j, first, last in zip(groups.tables, groups.offsets[:-1], groups.offsets[1:], strict=True):
-        bins, n = groups.bins(j), last - first
-        in_all[first:last] = np.bincount(groups.of_bin[bins], by_bin[bins], minlength=n)[:n]
-    ratio, n_seen = (
-        np.divide(a, b, out=np.zeros_like(a), where=b > 0) for a, b in ((in_all, in_sample), (in_sample**2, squares))
-    )
-    scale = np.sqrt(ratio * n_seen / (n_seen + few_rows))
-    matrix *= scale[:, None]
-    matrix *= scale
-    np.fill_diagonal(matrix, in_all)
-    return scale
+        in_all = np.empty_like(in_sample)
+        for j, first, last in zip(groups.tables, groups.offsets[:-1], groups.offsets[1:], strict=True):
+            bins, n = groups.bins(j), last - first
+            in_all[first:last] = np.bincount(groups.of_bin[bins], by_bin[bins], minlength=n)[:n]
+        ratio, n_seen = (
+            np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+            for a, b in ((in_all, in_sample), (in_sample**2, squares))
+        )
+        scale = np.sqrt(ratio * n_seen / (n_seen + few_rows))
+        coupling, raised = coupling * scale, in_all - scale**2 * in_sample
+    return replace(found, coupling=coupling, total=of_all, by_bin=by_bin, scale=scale, raised=raised)

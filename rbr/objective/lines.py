@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from rbr.objective.protocol import Handle, Point
+from rbr._backend import kernels
+from rbr._parallel import over_ranges
+from rbr.data.design import MAX_STRETCHES
+from rbr.objective.protocol import Handle, Point, Tables
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
@@ -45,33 +49,70 @@ def bin_moments(objective: RowObjective, tables: np.ndarray) -> tuple[np.ndarray
     return means, spreads, bounds
 
 
+@dataclass(frozen=True, eq=False)
+class _Axes:
+    """Some tables and their columns, where their bins begin in a list, and numbers near x with the unit of each."""
+
+    tables: np.ndarray
+    columns: np.ndarray
+    starts: np.ndarray
+    near: np.ndarray
+    units: np.ndarray
+
+    @classmethod
+    def of(cls, own: Tables, listed: np.ndarray) -> _Axes:
+        starts = np.append(0, np.cumsum(own.n_bins[listed]))
+        near = np.nan_to_num(cast(np.ndarray, own.positions)[own.bins_of(listed)])
+        exponents = [np.frexp(np.abs(near[a:b]).max() or 1.0)[1] for a, b in pairwise(starts)]
+        # Powers of two, so that multiplying by one over a unit rounds nothing.
+        return cls(listed, own.columns[listed, 0], starts, near, np.ldexp(1.0, np.maximum(exponents, -1000)))
+
+    def part(self, first: int, last: int) -> _Axes:
+        own, bins = slice(first, last), slice(self.starts[first], self.starts[last])
+        starts = self.starts[first : last + 1] - self.starts[first]
+        return _Axes(self.tables[own], self.columns[own], starts, self.near[bins], self.units[own])
+
+
 def _moments(objective: RowObjective, tables: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For each table, the means and spreads of x by bin, and its bounds."""
-    own, offsets = objective.tables, objective.tables.offsets
-    # The sums of v, v d and v d^2, d the distance from the position that the bin has so far, in units of the table's
-    # largest position: squares of x could overflow. The last entry of a table is for rows without a bin.
-    sums = [np.zeros((3, n + 1)) for n in own.n_bins[tables]]
-    near = [np.append(np.nan_to_num(cast(np.ndarray, own.positions)[offsets[j] : offsets[j + 1]]), 0.0) for j in tables]
-    units = [np.abs(positions).max() or 1.0 for positions in near]
-    bounds = np.tile([np.inf, -np.inf], (len(tables), 1))
-    columns = [int(own.columns[j, 0]) for j in tables]
-    for block in objective._blocks if tables else ():
-        for rows, values in cast("ColumnValues", block.values).columns(columns):
-            for t, (j, x) in enumerate(zip(tables, values, strict=True)):
-                codes, v = block.design.codes[j, rows].astype(np.intp), block.v[rows]
-                is_finite = np.isfinite(x)
-                if not is_finite.all():
-                    codes, v, x = codes[is_finite], v[is_finite], x[is_finite]
-                if len(x):
-                    bounds[t] = min(bounds[t, 0], x.min()), max(bounds[t, 1], x.max())
-                    x = (x - near[t][codes]) / units[t]
-                    for power, by_row in enumerate((v, v * x, v * x * x)):
-                        sums[t][power] += np.bincount(codes, by_row, minlength=sums[t].shape[1])
-    for t in range(len(tables)):
-        weight = np.where(sums[t][0] > 0, sums[t][0], np.nan)[:-1]
-        moved, square = (a[:-1] / weight for a in sums[t][1:])
-        means = near[t][:-1] + units[t] * moved
-        yield means, units[t] * np.sqrt(np.nan_to_num(np.maximum(square - moved**2, 0.0))), bounds[t]
+    if not tables:
+        return
+    # The sums of v, v d and v d^2, d the distance from the position that the bin has so far, in units of the size
+    # of the table's largest position: squares of x could overflow.
+    axes = _Axes.of(objective.tables, np.array(tables, dtype=np.int64))
+    sums, bounds = np.zeros((axes.starts[-1], 3)), np.tile([np.inf, -np.inf], (len(tables), 1))
+    for block in objective._blocks:
+        values = cast("ColumnValues", block.values)
+        values.need(axes.columns.tolist())
+        for first, last, stretches in values.tiles(len(tables)):
+            bins = slice(axes.starts[first], axes.starts[last])
+            some, own = axes.part(first, last), (sums[bins], bounds[first:last])
+            for found in _moments_of_stretches(block, some, stretches, objective.n_threads):
+                own[0][...] += found[0]
+                np.minimum(own[1][:, 0], found[1][:, 0], out=own[1][:, 0])
+                np.maximum(own[1][:, 1], found[1][:, 1], out=own[1][:, 1])
+    for t, (a, b) in enumerate(pairwise(axes.starts)):
+        weight = np.where(sums[a:b, 0] > 0, sums[a:b, 0], np.nan)
+        moved, square = (sums[a:b, power] / weight for power in (1, 2))
+        means = axes.near[a:b] + axes.units[t] * moved
+        yield means, axes.units[t] * np.sqrt(np.nan_to_num(np.maximum(square - moved**2, 0.0))), bounds[t]
+
+
+def _moments_of_stretches(block: RowBlock, axes: _Axes, stretches: list[slice], n_threads: int):
+    """(sums, bounds) of groups of stretches: the same groups, and so the same bits, for any number of threads."""
+    length = -(-len(stretches) // MAX_STRETCHES)
+    groups = [stretches[start : start + length] for start in range(0, len(stretches), length)]
+    found = [(np.zeros((axes.starts[-1], 3)), np.tile([np.inf, -np.inf], (len(axes.tables), 1))) for _ in groups]
+    values = cast("ColumnValues", block.values)
+
+    def add(first: int, last: int) -> None:
+        for group, outs in zip(groups[first:last], found[first:last], strict=True):
+            for rows in group:
+                of_rows = block.design.codes[:, rows], axes.tables, axes.starts, *values.columns(axes.columns, rows)
+                kernels().bin_moments(*of_rows, block.v[rows], axes.near, 1.0 / axes.units, *outs, 0, len(axes.tables))
+
+    over_ranges(add, len(groups), n_threads)
+    return found
 
 
 def distances(objective: RowObjective, tables: np.ndarray, positions: np.ndarray) -> Distances:

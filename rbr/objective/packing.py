@@ -89,6 +89,29 @@ class Packing:
                 out[self._starts[t] : self._starts[t] + n], own = own[:n], own[n:]
         return out
 
+    def bases(self, by_table: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+        """(for each pack a basis by code, given one by group for each table; the place of each table's columns)."""
+        out = []
+        for pack, digits in zip(self.packs, self._digits, strict=True):
+            if digits is None:
+                out.append(by_table[pack[0]])
+                continue
+            parts = np.split(digits, np.cumsum(self.n_groups[pack])[:-1], axis=1)
+            out.append(np.concatenate([own @ by_table[t] for own, t in zip(parts, pack, strict=True)], axis=1))
+        widths = np.array([basis.shape[1] for basis in by_table])
+        in_order = np.concatenate(self.packs)
+        starts = np.empty(len(widths), dtype=np.int64)
+        starts[in_order] = np.cumsum(widths[in_order]) - widths[in_order]
+        return out, np.concatenate([np.arange(a, a + n) for a, n in zip(starts, widths, strict=True)])
+
+
+def between(bases: list[np.ndarray], matrix: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """basis' matrix basis, for the bases of all tables side by side."""
+    pairs = list(zip(bases, offsets[:-1], offsets[1:], strict=True))
+    across = np.concatenate([basis.T @ matrix[first:last] for basis, first, last in pairs])
+    hessian = np.concatenate([across[:, first:last] @ basis for basis, first, last in pairs], axis=1)
+    return (hessian + hessian.T) / 2
+
 
 def n_packs_of(n_groups: np.ndarray, n_rows: int) -> int:
     """The number of packs if every row is in a group of every table."""

@@ -299,15 +299,16 @@ class PartsObjective(OverRows):
         n_tables = len(groups.tables)
         n_looked_at = self._n_rows if n_sampled is None else min(n_sampled, self._n_rows)
         self.work.columns_read += n_tables * (n_tables + 1) // 2 * n_looked_at / self._n_rows
+        found = hessians.GroupHessian(matrix, np.diagonal(matrix), float(total))
         if not merged.accuracy.is_rough:
-            return Hessian(matrix, np.diagonal(matrix), float(total))
+            return found
         by_bin, of_all = self.curvature_sums(
             point, groups.tables, curvature.is_majorized, curvature if is_whole else None
         )
         if self.n_outputs > 1:
             by_bin, of_all = np.ascontiguousarray(by_bin[:, output]), of_all[output]
         squares = None if n_sampled is None else squares
-        return hessians.rough(matrix, float(total), by_bin, float(of_all), groups, squares, self.options.few_rows)
+        return hessians.rough(found, by_bin, float(of_all), groups, squares, self.options.few_rows)
 
     def hessian_of_outputs(self, point: Point, n_unknowns: int, *merged: Merged) -> np.ndarray | None:
         n_sampled, groups = merged[0].accuracy.n_sampled, [own.groups for own in merged]
@@ -447,7 +448,9 @@ class PartsObjective(OverRows):
         self._check_values("better_jumps")
         return parts_lines.better_jumps(self, point, jumps)
 
-    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> PartsObjective:
+    def rebin(
+        self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None
+    ) -> PartsObjective:
         self._check_values("rebin")
         other = parts_lines.rebinned(self, edges)
         other.work = self.work  # one fit, one count

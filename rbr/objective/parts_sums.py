@@ -158,7 +158,7 @@ def constant_curvature(leaf: Leaf, *, loss: Loss, intercept, n_outputs: int, n_s
 
 
 def target_sums(leaf: Leaf, *, loss: Loss, n_outputs: int, tables: np.ndarray) -> np.ndarray:
-    weighted = loss.target_columns(leaf.y, n_outputs) * leaf.v[:, None]
+    weighted = np.stack([own * leaf.v for own in loss.target_columns(leaf.y, n_outputs)], axis=1)
     return bin_sums(leaf, weighted, tables=tables)
 
 

@@ -167,20 +167,24 @@ class Groups:
         return slice(self.table_offsets[table], self.table_offsets[table + 1])
 
 
-@dataclass(frozen=True, eq=False)
-class Hessian:
+class Hessian(Protocol):
     """The second derivatives of the loss in the values of merged bins.
 
-    matrix : (n, n) between the groups of all tables
-    coupling : (n,) between the groups and the intercept
     total : the second derivative in the intercept
     by_bin : (n_coef,) the curvature of all rows by bin, for a rough Hessian; None for an exact one
     """
 
-    matrix: np.ndarray
-    coupling: np.ndarray
-    total: float
-    by_bin: np.ndarray | None = None
+    @property
+    def total(self) -> float: ...
+
+    @property
+    def by_bin(self) -> np.ndarray | None: ...
+
+    def in_coordinates(self, bases: list[np.ndarray], offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(between the coordinates of all tables, between them and the intercept), given a basis by group for each.
+
+        offsets : where the groups of each table begin
+        """
 
 
 class TableChange(Protocol):
@@ -408,10 +412,11 @@ class Objective(Protocol):
     def better_jumps(self, point: Point, jumps: Mapping[int, Jumps]) -> dict[int, BetterJumps]:
         """{table: better jumps}, inside bins too, for the tables that have better ones; see `rbr.objective.jumps`."""
 
-    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> Objective:
+    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None) -> Objective:
         """The same rows with some tables cut at other edges.
 
         edges : {table: (edges so far, other edges, as many and ascending)}
+        read : the tables that will be read, by default all; what is said of others is undefined
         """
 
     def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

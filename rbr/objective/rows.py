@@ -353,19 +353,19 @@ class RowObjective(OverRows):
             rows = self._spread(n_sampled)
             scale = sum(float(block.v[own].sum()) for block, own in zip(self._blocks, rows, strict=True))
             by_row = [a[own] / scale for a, own in zip(by_row, rows, strict=True)]
-        matrix = merged.cross_tabulation(by_row, self.n_threads)
         n_packs = len(merged.packing.packs)
         n_looked_at = sum(len(a) for a in by_row)
         self.work.columns_read += n_packs * (n_packs + 1) // 2 * n_looked_at / self._n_rows
         total = float(added(a.sum() for a in by_row))
+        found = merged.hessian(by_row, total, self.n_threads)
         if not merged.accuracy.is_rough:
-            return Hessian(matrix, np.diagonal(matrix), total)
+            return found
         whole = curvature if is_whole else None
         by_bin, of_all = self.curvature_sums(point, merged.groups.tables, curvature.is_majorized, whole)
         if self.n_outputs > 1:
             by_bin, of_all = np.ascontiguousarray(by_bin[:, output]), of_all[output]
         squares = None if n_sampled is None else merged.sums([curvature**2 for curvature in by_row])
-        return hessians.rough(matrix, total, by_bin, float(of_all), merged.groups, squares, self.options.few_rows)
+        return hessians.rough(found, by_bin, float(of_all), merged.groups, squares, self.options.few_rows)
 
     def hessian_times(self, point: Point, curvature: hessians.Curvature, tables: np.ndarray):
         if self.n_outputs > 1 and not curvature.is_majorized:
@@ -452,9 +452,10 @@ class RowObjective(OverRows):
         return RowChanges(self, point)
 
     def target_sums(self, tables: np.ndarray) -> np.ndarray:
-        columns = (self.loss.target_columns(block.y, self.n_outputs) for block in self._blocks)
-        weighted = [own * block.v[:, None] for own, block in zip(columns, self._blocks, strict=True)]
-        return self.n_total * self._bin_sums(weighted, tables)
+        columns = zip(*(self.loss.target_columns(block.y, self.n_outputs) for block in self._blocks), strict=True)
+        v = [block.v for block in self._blocks]
+        by_column = (self._bin_sums(list(map(np.multiply, own, v)), tables) for own in columns)
+        return self.n_total * np.stack(list(by_column), axis=1)
 
     def exposure_sums(self, tables: np.ndarray) -> np.ndarray | None:
         offsets = [block.users_offset for block in self._blocks]
@@ -481,11 +482,11 @@ class RowObjective(OverRows):
         self._check_values("better_jumps")
         return better_jumps(self, point, jumps)
 
-    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> RowObjective:
+    def rebin(self, edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None) -> RowObjective:
         from rbr.objective.cuts import rebinned
 
         self._check_values("rebin")
-        other = self._with(rebinned(self._blocks, edges), self.n_total)
+        other = self._with(rebinned(self._blocks, edges, read), self.n_total)
         other.work = self.work  # one fit, one count
         other.known_moments = {j: known for j, known in self.known_moments.items() if j not in edges}
         return other

@@ -7,7 +7,7 @@ one to rows in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -36,10 +36,6 @@ class StoredValues(ColumnValues):
 
     def need(self, columns: Sequence[int]) -> None:
         self._columns.need(columns)
-
-    def columns(self, chosen: Sequence[int]) -> Iterator[tuple[slice, Iterable[np.ndarray]]]:
-        self.need(chosen)
-        return super().columns(chosen)
 
 
 def stored_objective(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rbr.data.tables import open_table
 
-ROWS_PER_STRETCH = 1 << 14
+ROWS_PER_STRETCH = 1 << 15
 
 
 class ColumnValues:
@@ -34,16 +34,24 @@ class ColumnValues:
             rows = self._rows if rows is None else self._rows[rows]
         return self._table.numbers(j, j + 1, rows)[:, 0].astype(np.float64)
 
-    def columns(self, chosen: Sequence[int]) -> Iterator[tuple[slice, Iterable[np.ndarray]]]:
-        """(stretch of rows, the values of some columns, one after the other), over all rows.
+    def tiles(self, n_columns: int) -> list[tuple[int, int, list[slice]]]:
+        """(first, last, stretches of all rows): which of some columns are best read together, and how.
 
         A stretch of an array stays in cache while its columns are picked out of it; so does a column of a frame while
         it is worked on.
         """
-        whole = self._table.whole() if self._rows is None else None
+        whole = self._whole()
         if whole is None:
-            yield slice(None), (self.column(j) for j in chosen)
-            return
-        for first in range(0, len(whole), ROWS_PER_STRETCH):
-            rows = slice(first, min(first + ROWS_PER_STRETCH, len(whole)))
-            yield rows, np.ascontiguousarray(whole[rows][:, chosen].T, dtype=np.float64)
+            return [(t, t + 1, [slice(None)]) for t in range(n_columns)]
+        starts = range(0, len(whole), ROWS_PER_STRETCH)
+        return [(0, n_columns, [slice(first, first + ROWS_PER_STRETCH) for first in starts])]
+
+    def columns(self, chosen: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """(numbers, places) such that numbers[:, places] are the values of some columns over a stretch of rows."""
+        whole = self._whole()
+        if whole is not None:
+            return whole[rows], chosen
+        return np.stack([self.column(int(j))[rows] for j in chosen], axis=1), np.arange(len(chosen))
+
+    def _whole(self) -> np.ndarray | None:
+        return self._table.whole() if self._rows is None else None

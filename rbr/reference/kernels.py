@@ -21,6 +21,7 @@ __all__ = [
     "average_grids",
     "average_tables",
     "bin_counts",
+    "bin_moments",
     "center_tables",
     "count_line_ends",
     "cross_counts",
@@ -129,6 +130,34 @@ def bin_counts(codes, offsets, out, first, last):
     for j in range(first, last):
         n_bins = offsets[j + 1] - offsets[j]
         out[offsets[j] : offsets[j + 1]] = np.bincount(codes[j], minlength=n_bins)[:n_bins]
+
+
+def bin_moments(
+    codes,  # IN  (n_features, n_rows) uint8 or uint16; n_bins of the feature means no bin
+    features,  # IN  (n,) int64: the features to compute, none twice; first and last count in this list
+    out_offsets,  # IN  (n + 1,) int64 where the bins of each begin in `near` and `sums`
+    values,  # IN  (n_rows, n_columns) float32 or float64, any strides
+    columns,  # IN  (n,) int64: the column of `values` with the x of each listed feature
+    v,  # IN  (n_rows,) the weights of the rows
+    near,  # IN  (m,) a number near the values of each bin
+    per_unit,  # IN  (n,)
+    sums,  # IN/OUT (m, 3)
+    bounds,  # IN/OUT (n, 2)
+    first,
+    last,
+):
+    """Add to `sums` v, v d and v d^2 by bin, d = (x - near) * per_unit, and widen `bounds`; over rows with finite x."""
+    for t in range(first, last):
+        start, stop = out_offsets[t : t + 2]
+        x = values[:, columns[t]].astype(np.float64)
+        is_finite = np.isfinite(x)
+        x, own, weights = x[is_finite], codes[features[t]][is_finite], v[is_finite]
+        bounds[t] = x.min(initial=bounds[t, 0]), x.max(initial=bounds[t, 1])
+        has_bin = own < stop - start
+        x, own, weights = x[has_bin], own[has_bin], weights[has_bin]
+        d = (x - near[start:stop][own]) * per_unit[t]
+        for power in range(3):
+            sums[start:stop, power] += np.bincount(own, weights * d**power, minlength=stop - start)
 
 
 def cross_counts(codes, offsets, features, out_offsets, out, first, last):

@@ -136,7 +136,8 @@ def solve(
     ending, recorder = _run(problem, solver, run, warm_start, verbose, callback)
     if tol > 0:
         _warn_if_not_converged(ending, recorder, problem, tol)
-    return Solution.of(problem, ending, recorder.history, dispersion)
+    # A copy of the problem, without what is known of gradients and spaces: they hold vectors of the rows.
+    return Solution.of(replace(problem), ending, recorder.history, dispersion)
 
 
 def _objective_of(B, y, rows: dict, objective: Objective | None) -> Objective:

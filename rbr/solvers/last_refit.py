@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Point
 from rbr.shapes import ShapeSpec
 from rbr.shapes.bases import rank_in_run
-from rbr.solvers.lines import at_lines, matter_within_bins, put_on_lines
+from rbr.solvers.lines import matter_within_bins, put_on_lines
 
 if TYPE_CHECKING:
     from rbr.solvers.solution import Solution
@@ -50,13 +51,13 @@ def last_refit(solution: Solution, prior_rows: float) -> Solution:
     if not outputs or not (on_values or has_small_pieces):
         return solution
     refit = _Refit(solution, outputs, on_values)
-    first = state = refit.start()
+    state = refit.start()
     for _ in range(MAX_STEPS):
         moved = refit.step(state)
         if moved is None:
             break
         state = moved
-    return solution if state is first else refit.solution_at(state)
+    return solution if state.point is solution.point else refit.solution_at(state)
 
 
 def _curvature_of_a_row(solution: Solution) -> np.ndarray:
@@ -73,7 +74,8 @@ class _Pieces:
     bins : their entries of f
     group : the piece of each of them, n_pieces where it belongs to none; `first` says where those of a table begin
     share : of the rows, by piece
-    values, slopes : (n_bins, n_unknowns) what a unit of each unknown adds to the bins, and to their slopes in x
+    value_of, slope_of : the unknowns of each bin's piece, n_unknowns where it has none
+    away, rise : what a unit of the second unknown adds to each bin, and to its slope in x
     """
 
     def __init__(self, solution: Solution, output: int):
@@ -104,19 +106,40 @@ class _Pieces:
         spread = np.sqrt(self.means(away**2))
         self.is_line = spread > 0
         self.columns = np.cumsum(1 + self.is_line) - 1 - self.is_line  # where the unknowns of a piece begin
-        shape = len(self.bins), len(self.share) + int(self.is_line.sum())
-        self.values, self.slopes = np.zeros(shape), np.zeros(shape)
-        bins = np.flatnonzero(self.group < len(self.share))
-        self.values[bins, self.columns[self.group[bins]]] = 1.0
-        bins = bins[self.is_line[self.group[bins]]]
-        group = self.group[bins]
+        self.n_unknowns = len(self.share) + int(self.is_line.sum())
+        self.value_of = np.append(self.columns, self.n_unknowns)[self.group]
+        on_line = np.append(self.is_line, False)[self.group]
+        self.slope_of = np.where(on_line, self.value_of + 1, self.n_unknowns)
         # A slope is measured in units of the spread, so that all unknowns are of a similar size.
-        self.values[bins, self.columns[group] + 1] = away[bins] / spread[group]
-        self.slopes[bins, self.columns[group] + 1] = slope[bins] / spread[group]
+        unit = np.append(np.where(self.is_line, spread, 1.0), 1.0)[self.group]
+        self.away, self.rise = np.where(on_line, away / unit, 0.0), np.where(on_line, slope / unit, 0.0)
 
-    @property
-    def n_unknowns(self) -> int:
-        return self.values.shape[1]
+    def added_by(self, unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What unknowns add to the bins, and to their slopes in x."""
+        unknowns = np.append(unknowns, 0.0)
+        slopes = unknowns[self.slope_of]
+        return unknowns[self.value_of] + self.away * slopes, self.rise * slopes
+
+    def sums(self, by_value: np.ndarray, by_slope: np.ndarray) -> np.ndarray:
+        """For each unknown the sum over its bins, given numbers by bin for values and for slopes."""
+        n = self.n_unknowns + 1
+        return (np.bincount(self.value_of, by_value, n) + np.bincount(self.slope_of, by_slope, n))[:-1]
+
+    def by_group(self, group: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """(n_groups, n_unknowns) the weighted sums over groups of bins of what a unit of each unknown adds to them."""
+        sums = np.zeros((int(group.max(initial=-1)) + 1, self.n_unknowns + 1))
+        np.add.at(sums, (group, self.value_of), weights)
+        np.add.at(sums, (group, self.slope_of), weights * self.away)
+        return sums[:, :-1]
+
+    def squares(self, weights: np.ndarray) -> np.ndarray:
+        """The matrix of the weighted sum of the squares of all bins."""
+        sums = np.zeros((self.n_unknowns + 1, self.n_unknowns + 1))
+        np.add.at(sums, (self.value_of, self.value_of), weights)
+        np.add.at(sums, (self.slope_of, self.slope_of), weights * self.away**2)
+        np.add.at(sums, (self.value_of, self.slope_of), weights * self.away)
+        np.add.at(sums, (self.slope_of, self.value_of), weights * self.away)
+        return sums[:-1, :-1]
 
     def means(self, by_bin: np.ndarray) -> np.ndarray:
         """The mean over the rows of each piece."""
@@ -124,11 +147,10 @@ class _Pieces:
         sums, weights = (np.bincount(self.group, a, minlength=n + 1)[:n] for a in (self.weights * by_bin, self.weights))
         return sums / weights
 
-    @cached_property
-    def to_unknowns(self) -> np.ndarray:
-        """(n_unknowns, n_bins), which gives the unknowns of tables with these pieces."""
-        weighted = self.weights[:, None] * self.values
-        return (weighted / (weighted * self.values).sum(axis=0)).T
+    def unknowns_of(self, by_bin: np.ndarray) -> np.ndarray:
+        """The unknowns of tables with these pieces."""
+        weighted = self.weights * by_bin
+        return self.sums(weighted, weighted * self.away) / self.sums(self.weights, self.weights * self.away**2)
 
     def prior(self, precision: float) -> np.ndarray:
         """The matrix of precision times the squared distance of every piece's value from the table's mean.
@@ -144,8 +166,8 @@ class _Pieces:
             matrix[np.ix_(own, own)] = precision * (centred.T @ centred + np.outer(mean, mean))
         return matrix
 
-    def coarse(self, table_offsets: np.ndarray, most: int) -> tuple[Groups, np.ndarray]:
-        """(the bins in groups, those of a line in at most `most`; what a unit of each unknown adds to the groups)."""
+    def coarse(self, table_offsets: np.ndarray, most: int) -> tuple[Groups, list[np.ndarray]]:
+        """(the bins in groups, those of a line in at most `most`; what each table's unknowns add to its groups)."""
         is_inside = self.group < len(self.share)
         on_line = np.append(self.is_line, False)[self.group]
         size = np.bincount(self.group)[self.group]
@@ -156,10 +178,13 @@ class _Pieces:
         n_groups = np.diff(first_of_table)
         within = group - np.repeat(first_of_table[:-1], self.sizes)
         of_bin[self.bins] = np.where(is_inside, within, np.repeat(n_groups, self.sizes))
-        sums = np.zeros((len(found), self.n_unknowns))
-        np.add.at(sums, group, self.weights[:, None] * self.values)
-        adds = (sums / np.bincount(group, self.weights)[:, None])[: first_of_table[-1]]
-        return Groups(self.tables, table_offsets, of_bin, n_groups), adds
+        adds = self.by_group(group, self.weights) / np.bincount(group, self.weights)[:, None]
+        unknowns = np.append(self.columns, self.n_unknowns)[self.first]
+        of_tables = [
+            adds[a:b, first:last]
+            for (a, b), (first, last) in zip(pairwise(first_of_table), pairwise(unknowns), strict=True)
+        ]
+        return Groups(self.tables, table_offsets, of_bin, n_groups), of_tables
 
 
 def _can_be_refitted(spec: ShapeSpec) -> bool:
@@ -190,27 +215,27 @@ class _Output:
     def __init__(self, solution: Solution, output: int, prior_rows: float, curvature_of_a_row: float, on_values: bool):
         problem, self.objective, self.output = solution.problem, solution.problem.objective, output
         self.pieces = pieces = _Pieces(solution, output)
-        weights = self.objective.tables.weights[pieces.bins, None]
+        weights = self.objective.tables.weights[pieces.bins]
         precision = max(prior_rows, LEAST_PRIOR) * curvature_of_a_row / self.objective.n_total
-        self.penalty = pieces.prior(precision) + problem.alpha * pieces.values.T @ (weights * pieces.values)
+        self.penalty = pieces.prior(precision) + problem.alpha * pieces.squares(weights)
         self.lines = solution.lines if on_values else None
         self._hessian: np.ndarray | None = None
-        self._merged: tuple[Any, Accuracy, np.ndarray] | None = None
+        self._merged: tuple[Any, Accuracy, tuple[list[np.ndarray], np.ndarray]] | None = None
         self._is_exact = False
 
-    def _merged_columns(self) -> tuple[Any, Accuracy, np.ndarray]:
-        """(columns with the bins of each line in groups, their accuracy, what each unknown adds to a group)."""
+    def _merged_columns(self) -> tuple[Any, Accuracy, tuple[list[np.ndarray], np.ndarray]]:
+        """(columns with the bins of each line in groups, their accuracy, what each table's unknowns add to groups)."""
         if self._merged is None:
             objective = self.objective
             most = int(objective.tables.n_bins.max()) if self._is_exact else objective.options.line_groups
             groups, adds = self.pieces.coarse(objective.tables.offsets, most)
-            accuracy = objective.accuracy(len(groups.tables), len(adds), self.pieces.n_unknowns)
+            accuracy = objective.accuracy(len(groups.tables), int(groups.offsets[-1]), self.pieces.n_unknowns)
             accuracy = EXACT if self._is_exact else accuracy
-            self._merged = objective.merge(groups, accuracy), accuracy, adds
+            self._merged = objective.merge(groups, accuracy), accuracy, (adds, groups.offsets)
         return self._merged
 
     def unknowns(self, f: np.ndarray) -> np.ndarray:
-        return self.pieces.to_unknowns @ f.reshape(len(f), -1)[self.pieces.bins, self.output]
+        return self.pieces.unknowns_of(f.reshape(len(f), -1)[self.pieces.bins, self.output])
 
     def penalty_at(self, f: np.ndarray) -> float:
         u = self.unknowns(f)
@@ -223,7 +248,7 @@ class _Output:
         """
         pieces = self.pieces
         by_bin = gradient.reshape(*gradient.shape[:2], -1)[pieces.bins, :, self.output]
-        slope = pieces.values.T @ by_bin[:, 0] + pieces.slopes.T @ by_bin[:, 1]
+        slope = pieces.sums(by_bin[:, 0], pieces.away * by_bin[:, 0] + pieces.rise * by_bin[:, 1])
         slope += self.penalty @ self.unknowns(point.f)
         if self._hessian is None:
             self._hessian = self._hessian_at(point, majorize) + self.penalty
@@ -248,8 +273,8 @@ class _Output:
         if curvature is None:
             curvature = self.objective.curvature(point, False, accuracy)
         found = self.objective.hessian(point, merged, curvature, self.output)
-        coupling = adds.T @ found.coupling
-        hessian = adds.T @ found.matrix @ adds - np.outer(coupling, coupling) / max(found.total, 1e-300)
+        hessian, coupling = found.in_coordinates(*adds)
+        hessian -= np.outer(coupling, coupling) / max(found.total, 1e-300)
         hessian[np.diag_indices_from(hessian)] += found.total * self._within_bins
         return hessian
 
@@ -263,8 +288,9 @@ class _Output:
         lines = self.lines
         if lines is None:
             return np.zeros(self.pieces.n_unknowns)
-        rises = self.pieces.slopes * lines.spreads[self.pieces.bins, None]
-        return len(lines.tables) * (self.pieces.weights @ rises**2)
+        pieces = self.pieces
+        rises = pieces.rise * lines.spreads[pieces.bins]
+        return len(lines.tables) * pieces.sums(np.zeros(len(rises)), pieces.weights * rises**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,19 +306,22 @@ class _Refit:
     def __init__(self, solution: Solution, outputs: list[_Output], on_values: bool):
         self.solution, self.outputs = solution, outputs
         self.objective = solution.problem.objective
-        tables = solution.lines.tables if on_values and solution.lines is not None else np.zeros(0, dtype=np.int64)
-        positions = np.zeros(0) if solution.lines is None else solution.lines.positions
-        self.distances = self.objective.distances(tables, positions)
+        lines = solution.lines if on_values else None
+        if lines is None:
+            self.distances = self.objective.distances(np.zeros(0, dtype=np.int64), np.zeros(0))
+        elif lines.distances is None:
+            self.distances = self.objective.distances(lines.tables, lines.positions)
+        else:
+            self.distances = lines.distances
         self.last_gain = np.inf
 
     def start(self) -> _State:
         lines = self.solution.lines
         slopes = np.zeros_like(self.solution.f) if lines is None else lines.slopes
-        return self._state(self.solution.f, slopes, self.solution.intercept)
+        return self._state(self.solution.point, slopes)
 
-    def _state(self, f: np.ndarray, slopes: np.ndarray, intercept) -> _State:
-        point = self.objective.line_point(f, self.solution.support, slopes, self.distances, intercept)
-        return _State(slopes, point, point.loss + sum(output.penalty_at(f) for output in self.outputs))
+    def _state(self, point: Point, slopes: np.ndarray) -> _State:
+        return _State(slopes, point, point.loss + sum(output.penalty_at(point.f) for output in self.outputs))
 
     def step(self, state: _State) -> _State | None:
         """The state after a Newton step that lowers the objective; None if none does, or if it is not worth a pass.
@@ -320,9 +349,10 @@ class _Refit:
             f, slopes = state.point.f.copy(), state.slopes.copy()
             for output, move in zip(self.outputs, moves, strict=True):
                 pieces, length = output.pieces, 0.5**halving
-                for a, adds in ((f, pieces.values), (slopes, pieces.slopes)):
-                    a.reshape(len(a), -1)[pieces.bins, output.output] += length * (adds @ move)
-            moved = self._state(self._centred(f), slopes, state.point.intercept)
+                for a, added in zip((f, slopes), pieces.added_by(length * move), strict=True):
+                    a.reshape(len(a), -1)[pieces.bins, output.output] += added
+            args = self._centred(f), self.solution.support, slopes, self.distances, state.point.intercept
+            moved = self._state(self.objective.line_point(*args), slopes)
             if moved.value < state.value:
                 return moved
         return None
@@ -346,8 +376,8 @@ class _Refit:
 
     def solution_at(self, state: _State) -> Solution:
         point, lines = state.point, self.solution.lines
-        if lines is None:
-            return replace(self.solution, f=point.f, intercept=point.intercept, loss=point.loss, point=point)
-        f, lines = point.f.copy(), replace(lines, slopes=state.slopes)
-        put_on_lines(f, self.solution, lines)
-        return at_lines(self.solution, lines, f)
+        if lines is not None:
+            f, lines = point.f.copy(), replace(lines, slopes=state.slopes)
+            put_on_lines(f, self.solution, lines)
+            point = replace(point, f=f)
+        return replace(self.solution, f=point.f, intercept=point.intercept, loss=point.loss, point=point, lines=lines)

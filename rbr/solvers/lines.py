@@ -29,6 +29,7 @@ class Lines:
     positions, spreads : (n_coef,) the mean and standard deviation of x in each bin
     bounds : {table: (least x, largest x)} of the tables with slopes
     variance : of what the slopes add within bins, over all rows and outputs
+    distances : of the rows from the positions, where they matter and have been read
     """
 
     slopes: np.ndarray
@@ -36,6 +37,7 @@ class Lines:
     spreads: np.ndarray
     bounds: dict[int, tuple[float, float]]
     variance: float = 0.0
+    distances: Any = None
 
     @cached_property
     def tables(self) -> np.ndarray:
@@ -78,6 +80,18 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
 
     is_numeric : bool by table, False for tables of categories
     """
+    found = _lines_of(solution, is_numeric)
+    return solution if found is None else _drawn(solution, *found)
+
+
+def _drawn(solution: Solution, lines: Lines, f: np.ndarray) -> Solution:
+    """The solution on its lines, unless they raise the loss."""
+    drawn = at_lines(solution, lines, f)
+    return drawn if drawn.loss <= solution.loss + _slack(solution) else _harmless(solution, lines, f)
+
+
+def _lines_of(solution: Solution, is_numeric: np.ndarray) -> tuple[Lines, np.ndarray] | None:
+    """The lines in x of a solution, and the tables on them; None if it has none."""
     objective, bound = solution.problem.objective, solution.problem.constraints
     labels = solution.labels.reshape(len(solution.labels), -1)
     tables = [
@@ -86,7 +100,7 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
         if bound.position == "value" and is_numeric[j] and bound.spec(j).has_lines and _on_lines(bound, labels, j).any()
     ]
     if not tables:
-        return solution
+        return None
     positions = np.array(objective.tables.positions, dtype=np.float64)
     bounds = {j: tuple(_ordered(bound, positions, j)[[0, -1]].tolist()) for j in tables}
     means, spreads = positions, np.zeros(len(positions))
@@ -103,9 +117,7 @@ def draw_lines(solution: Solution, is_numeric: np.ndarray) -> Solution:
         table = slice(bound.offsets[j], bound.offsets[j + 1])
         f[table] -= bound.weights[table] @ f[table]
     rises = (slopes.reshape(len(slopes), -1).T * spreads) ** 2
-    lines = Lines(slopes, moved, spreads, bounds, float((rises @ objective.tables.shares).sum()))
-    drawn = at_lines(solution, lines, f)
-    return drawn if drawn.loss <= solution.loss + _slack(solution) else _harmless(solution, lines, f)
+    return Lines(slopes, moved, spreads, bounds, float((rises @ objective.tables.shares).sum())), f
 
 
 def _slack(solution: Solution) -> float:
@@ -127,7 +139,7 @@ def _harmless(solution: Solution, lines: Lines, drawn: np.ndarray) -> Solution:
         slopes, f = before.slopes.copy(), kept.f.copy()
         slopes[bins], f[bins] = lines.slopes[bins], drawn[bins]
         bounds = {**before.bounds, j: lines.bounds[j]}
-        trial = at_lines(kept, replace(lines, slopes=slopes, bounds=bounds), f)
+        trial = at_lines(kept, replace(lines, slopes=slopes, bounds=bounds, distances=None), f)
         if trial.loss <= kept.loss + slack:
             kept = trial
     return kept
@@ -143,11 +155,13 @@ def look_within_bins(solution: Solution, is_numeric: np.ndarray, solve_again: Ca
     objective = solution.problem.objective
     if not objective.has_values or solution.status == "callback":
         return solution
-    drawn = draw_lines(solution, is_numeric)
-    if drawn.lines is None or drawn.loss >= solution.loss or not gain_within_bins(solution, drawn.lines):
+    found = _lines_of(solution, is_numeric)
+    if found is None or not gain_within_bins(solution, found[0]):
         return solution
-    distances = objective.distances(drawn.lines.tables, drawn.lines.positions)
-    again = solve_again(objective=objective.on_lines(drawn.lines.slopes, distances), warm_start=drawn.f)
+    drawn = _drawn(solution, *found)
+    if drawn.lines is None or drawn.loss >= solution.loss:
+        return solution
+    again = solve_again(objective=objective.on_lines(drawn.lines.slopes, drawn.lines.distances), warm_start=drawn.f)
     history = [*solution.history, *(replace(row, index=row.index + len(solution.history)) for row in again.history)]
     loss_path = np.concatenate([solution.loss_path, again.loss_path])
     return replace(again, history=history, loss_path=loss_path, n_iter=len(history) - 1)
@@ -218,17 +232,17 @@ def put_on_lines(f: np.ndarray, solution: Solution, lines: Lines) -> None:
                 columns[own, c] = value + slopes[own[0], c] * (lines.positions[own] - x)
 
 
-def at_lines(solution: Solution, lines: Lines, f: np.ndarray, distances: Any = None) -> Solution:
+def at_lines(solution: Solution, lines: Lines, f: np.ndarray) -> Solution:
     """The solution with other values, on lines.
 
     With many rows in narrow bins its loss and intercept are those of the bins, since reading x again would take a good
     part of the time of a fit.
     """
     objective = solution.problem.objective
-    if distances is None and matter_within_bins(solution, lines):
-        distances = objective.distances(lines.tables, lines.positions)
-    if distances is None:
+    if lines.distances is None and matter_within_bins(solution, lines):
+        lines = replace(lines, distances=objective.distances(lines.tables, lines.positions))
+    if lines.distances is None:
         point = objective.point(f, solution.support, solution.intercept)
     else:
-        point = objective.line_point(f, solution.support, lines.slopes, distances, solution.intercept)
+        point = objective.line_point(f, solution.support, lines.slopes, lines.distances, solution.intercept)
     return replace(solution, f=f, intercept=point.intercept, loss=point.loss, point=point, lines=lines)

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from rbr.constraints import BoundConstraints
+from rbr.objective.packing import between
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Hessian, Objective, Point
 from rbr.solvers.pieces import TableBasis, coarsened, piece_basis
 
@@ -238,15 +239,15 @@ class Space:
             return None
         bases = [basis.group_basis for _, own, _ in columns for basis in own] + [np.eye(self.n_classes)]
         sizes = [len(basis) for basis in bases]
-        between = _between(bases, found, np.concatenate([[0], np.cumsum(sizes)]))
+        matrix = between(bases, found, np.concatenate([[0], np.cumsum(sizes)]))
         by_bin, _ = self.objective.curvature_sums(point, self.support, curvature=curvature)
         squares = [t.basis.basis.T**2 @ by_bin[t.bins, c] for c in range(self.n_classes) for t in self.classes[c]]
-        in_all, in_sample = np.concatenate(squares), np.diagonal(between)[:n]
+        in_all, in_sample = np.concatenate(squares), np.diagonal(matrix)[:n]
         stretch = np.sqrt(np.divide(in_all, in_sample, out=np.zeros(n), where=in_sample > 0))
-        hessian, coupling = stretch[:, None] * between[:n, :n] * stretch, stretch[:, None] * between[:n, n:]
+        hessian, coupling = stretch[:, None] * matrix[:n, :n] * stretch, stretch[:, None] * matrix[:n, n:]
         np.fill_diagonal(hessian, in_all)
         # Adding one number to all classes changes nothing: pinv drops that direction.
-        self._intercepts_of = -np.linalg.pinv(between[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
+        self._intercepts_of = -np.linalg.pinv(matrix[n:, n:], rcond=1e-10, hermitian=True) @ coupling.T
         hessian += coupling @ self._intercepts_of
         # Nor does adding the same table to all of them.
         hessian[np.diag_indices(n)] += SINGULAR_SHARE * in_all
@@ -277,9 +278,7 @@ class Space:
 
     def _in_coordinates(self, hessian: Hessian, bases: list[TableBasis], offsets: np.ndarray):
         """(Hessian in the coordinates of one class, its coupling with the intercept, the intercept's own entry)."""
-        group_bases = [basis.group_basis for basis in bases]
-        between = _between(group_bases, hessian.matrix, offsets)
-        return between, _of_groups(group_bases, hessian.coupling, offsets), hessian.total
+        return *hessian.in_coordinates([basis.group_basis for basis in bases], offsets), hessian.total
 
     def _hessian_of_class(self, point: Point, curvature: Handle, c: int) -> tuple[np.ndarray, np.ndarray, float]:
         columns, bases, offsets = self._merged_columns(c)
@@ -334,20 +333,6 @@ class Spaces:
                 self._last.forget()  # free its merged codes before the new ones are made
             self._last = Space(objective, constraints, support, labels, self._last)
         return self._last
-
-
-def _between(bases: list[np.ndarray], matrix: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """basis' matrix basis, for the bases of all tables side by side."""
-    pairs = list(zip(bases, offsets[:-1], offsets[1:], strict=True))
-    across = np.concatenate([basis.T @ matrix[first:last] for basis, first, last in pairs])
-    hessian = np.concatenate([across[:, first:last] @ basis for basis, first, last in pairs], axis=1)
-    return (hessian + hessian.T) / 2
-
-
-def _of_groups(bases: list[np.ndarray], by_group: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """basis' by_group, for the bases of all tables side by side."""
-    pairs = zip(bases, offsets[:-1], offsets[1:], strict=True)
-    return np.concatenate([basis.T @ by_group[first:last] for basis, first, last in pairs])
 
 
 def _root(block: np.ndarray) -> np.ndarray:

@@ -212,7 +212,7 @@ def test_it_is_chosen_for_squared_error_of_many_rows_and_few_columns(monkeypatch
     assert not gram_is_faster(objective)
     monkeypatch.undo()
     # With many columns, counting all pairs of them costs more than reading the columns a few times.
-    wide = make_design(n_rows=60_000, n_bins=(6, 5, 4, 7, 3) * 12)
+    wide = make_design(n_rows=60_000, n_bins=(6, 5, 4, 7, 3) * 24)
     assert not gram_is_faster(objective_of(wide, y, "squared_error", None, None, 1))
     passes = rbr.solve(design, y).history[-1].passes
     assert passes == 3.0  # 15 pairs of 5 columns

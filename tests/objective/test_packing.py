@@ -1,7 +1,10 @@
 """Packed tables: their cross-tabulation is that of the tables themselves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
 from rbr.objective import packing
 from rbr.objective.hessians import Merged, cross_tabulation
@@ -31,6 +34,16 @@ def test_sums_over_digits_are_those_of_the_tables(n_groups, n_blocks, monkeypatc
     np.testing.assert_array_equal(merged.cross_tabulation(weights, 3), merged.cross_tabulation(weights, 1))
     np.testing.assert_allclose(merged.sums(weights), np.diagonal(plain), rtol=1e-12, atol=0)
     assert merged.packing.is_needed == (len(n_groups) > 2)
+    # In the coordinates of some basis, and with the diagonal of other rows.
+    found = merged.hessian(weights, float(np.sum(weights)), 1)
+    scale, raised = rng.random(len(plain)), rng.random(len(plain))
+    bases = [rng.normal(size=(n, max(n - 1, 0))) for n in n_groups]
+    whole = block_diag(*bases)
+    for own in (found, replace(found, scale=scale, raised=raised)):
+        expected = plain if own is found else scale[:, None] * plain * scale + np.diag(raised)
+        matrix, coupling = own.in_coordinates(bases, groups.offsets)
+        np.testing.assert_allclose(matrix, whole.T @ expected @ whole, atol=1e-9 * np.abs(plain).max())
+        np.testing.assert_allclose(coupling, whole.T @ np.diagonal(plain), atol=1e-9 * np.abs(plain).max())
 
 
 def test_a_pack_has_few_codes_for_the_rows(monkeypatch):

@@ -163,6 +163,17 @@ def test_rebinned_rows_are_those_of_the_binner_with_these_edges(loss):
     assert not np.array_equal(block_of(one).design.codes, expected.codes)
 
 
+def test_only_tables_that_will_be_read_are_copied_when_edges_move():
+    _, one, three = objectives("log_loss")
+    before = binner_of(objectives("log_loss")[0]).edges_
+    edges = {1: (before[1], before[1] + 0.05)}
+    for objective in (one, three):
+        whole, part = objective.rebin(edges), objective.rebin(edges, np.array([1]))
+        for one_block, other in zip(whole._blocks, part._blocks, strict=True):
+            np.testing.assert_array_equal(other.design.codes[1], one_block.design.codes[1])
+            assert one_block.design.codes[0].any() and not other.design.codes[0].any()
+
+
 @pytest.mark.parametrize("asked", ["better_jumps", "rebin", "bin_moments", "distances"])
 def test_without_values_the_error_says_what_is_missing(asked):
     X, one, _ = objectives("squared_error")
