@@ -111,16 +111,16 @@ def bytes_of_iteration(objective) -> int:
     """What workers send to the client in an iteration: the pickled sums."""
     sent = []
     cluster = objective._parts.cluster
-    plain = cluster.gathered
+    plain = cluster.answers
 
-    def counted(*args):
-        answers = plain(*args)
+    def counted(*args, **names):
+        answers = plain(*args, **names)
         sent.append(sum(len(pickle.dumps(answer)) for answer in answers))
         return answers
 
-    cluster.gathered = counted
+    cluster.answers = counted
     iteration(objective, 0.2)
-    cluster.gathered = plain
+    cluster.answers = plain
     return sum(sent)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pickle
 import signal
@@ -12,12 +11,14 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from problems import in_parts, objective_of
 from sklearn.base import clone
 
 import rbr
 from rbr.data.sketches import TableSketch
 from rbr.distributed import DaskRBRClassifier, DaskRBRRegressor, executor
 from rbr.distributed.partitions import Sketched, merge_sketches, runs_of
+from rbr.objective import parts_sums
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -232,33 +233,145 @@ def test_rows_that_no_worker_remembers_are_made_again(client, monkeypatch):
     np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
 
 
-def test_workers_remember_the_last_rows_of_each_part():
-    memory = executor._Remembered(most=2)
+class OfRows:
+    """In the place of a part."""
+
+
+def test_workers_remember_the_last_rows_of_each_part_while_it_is_there():
+    memory, part, other = executor._Remembered(most=2), OfRows(), OfRows()
     for name in "abc":
-        memory.keep("one", name, name)
-    memory.keep("two", "a", "other")
-    assert [memory.look_up("one", name) for name in "abc"] == [None, "b", "c"]
-    memory.look_up("one", "b")
-    memory.keep("one", "d", "d")
-    assert memory.look_up("one", "c") is None and memory.look_up("one", "b") == "b"
-    memory.forget(["one"])
-    assert memory.look_up("one", "b") is None and memory.look_up("two", "a") == "other"
+        memory.keep(part, name, name)
+    memory.keep(other, "a", "other")
+    assert [memory.look_up(part, name) for name in "abc"] == [None, "b", "c"]
+    memory.look_up(part, "b")
+    memory.keep(part, "d", "d")
+    assert memory.look_up(part, "c") is None and memory.look_up(part, "b") == "b"
+    del part
+    assert len(memory._by_part) == 1 and memory.look_up(other, "a") == "other"
 
 
-def test_a_client_that_reaches_no_worker_asks_the_scheduler(client, monkeypatch):
-    cluster = executor.Cluster(client, 60.0)
-    unreachable = ["tcp://127.0.0.1:1"]
-    assert asyncio.run_coroutine_threadsafe(cluster._reaches(unreachable), client.loop.asyncio_loop).result() is False
-    monkeypatch.setattr(executor.Cluster, "_reaches", lambda self, workers: cluster_reaches_none())
-    X, y = generated(4)
-    far = small_leaves(DaskRBRRegressor(client=client, n_bags=0)).fit(X, y)
-    monkeypatch.undo()
-    near = small_leaves(DaskRBRRegressor(client=client, n_bags=0)).fit(X, y)
-    np.testing.assert_array_equal(far.predict(X).compute(), near.predict(X).compute())
+class Counted:
+    """How sums were taken during a fit: from the memory of workers, or by tasks since that failed."""
+
+    def __init__(self, monkeypatch, change=lambda number, found: found):
+        self.at_once, self.by_tasks = 0, 0
+        plain = executor.Cluster._from_memory
+
+        def counted(cluster, *given):
+            found = change(self.at_once + self.by_tasks, plain(cluster, *given))
+            self.at_once += found is not None
+            self.by_tasks += found is None
+            return found
+
+        monkeypatch.setattr(executor.Cluster, "_from_memory", counted)
 
 
-async def cluster_reaches_none():
-    return False
+def huber(client, **options):
+    return small_leaves(DaskRBRRegressor(client=client, loss="huber", n_bags=0, **options))
+
+
+def test_sums_are_no_tasks_of_the_scheduler(client, monkeypatch):
+    X, y = generated(6)
+    counted, tasks, plain = Counted(monkeypatch), [], executor.Cluster.submit_all
+
+    def submitted(cluster, *given, name):
+        tasks.append(name)
+        return plain(cluster, *given, name=name)
+
+    monkeypatch.setattr(executor.Cluster, "submit_all", submitted)
+    found = huber(client).fit(X, y)
+    assert counted.at_once > 20 and counted.by_tasks == tasks.count("sums") <= 0.2 * counted.at_once
+    monkeypatch.setattr(executor.Cluster, "_from_memory", lambda cluster, *given: None)
+    expected = huber(client).fit(X, y)
+    np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
+    assert nothing_left(client)
+
+
+def test_sums_that_a_worker_does_not_answer_are_tasks(client, monkeypatch):
+    """A worker that lacks a part, or fails, answers nothing; then tasks answer, or say what is wrong."""
+    X, y = generated(6)
+    expected = huber(client).fit(X, y)
+    counted, plain = Counted(monkeypatch), executor.Cluster._run
+
+    async def lost_now_and_then(cluster, call, by_place):
+        found = await plain(cluster, call, by_place)
+        return {place: {} for place in found} if counted.at_once % 3 == 1 and counted.by_tasks < 20 else found
+
+    monkeypatch.setattr(executor.Cluster, "_run", lost_now_and_then)
+    found = huber(client).fit(X, y)
+    assert counted.by_tasks >= 20 and counted.at_once > 10
+    np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
+
+
+both = threading.Barrier(2)
+
+
+def met(part):
+    both.wait(30.0)
+    return part
+
+
+def test_parts_of_a_worker_with_threads_are_swept_together(monkeypatch):
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as own:
+        parts, counted = own.scatter([1, 2], hash=False), Counted(monkeypatch)
+        assert executor.Cluster(own, 60.0).answers(met, parts, names=["one", "two"]) == [1, 2]
+        assert counted.at_once == 1
+
+
+def test_a_worker_that_dies_during_sums_costs_a_recomputation(client, monkeypatch):
+    """The worker is killed between the message that asks for sums and its answer."""
+    X, y = generated(6)
+    expected = huber(client).fit(X, y)
+    client.wait_for_workers(2, timeout=60)
+    counted, victims, plain = Counted(monkeypatch), list(client.run(os.getpid).values()), executor.Cluster._run
+
+    async def deadly(cluster, call, by_place):
+        if counted.at_once == 10 and len(victims) == 2:
+            call = DiesIn(victims.pop(0), call)
+        return await plain(cluster, call, by_place)
+
+    monkeypatch.setattr(executor.Cluster, "_run", deadly)
+    found = huber(client).fit(X, y)
+    assert len(victims) == 1 and counted.by_tasks > 0 and counted.at_once > 12
+    np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
+    client.wait_for_workers(2, timeout=60)
+    assert nothing_left(client)
+
+
+def test_rows_of_many_steps_become_results(client, monkeypatch):
+    """A chain of changes, as when tables are changed one after another, is a task once in a while."""
+    client.wait_for_workers(2, timeout=60)
+    design = rbr.BinnedMatrix([[0, 1] * 150], [0, 2])
+    local = in_parts(objective_of(design, np.sin(np.arange(300.0))), 3)
+    own = executor.Cluster(client, 60.0)
+    parts = client.scatter(list(local._parts.parts), hash=False)
+    tasks, plain, totals = [], executor.Cluster.submit_all, []
+
+    def submitted(cluster, *given, name):
+        tasks.append(name)
+        return plain(cluster, *given, name=name)
+
+    monkeypatch.setattr(executor.Cluster, "submit_all", submitted)
+    for over in (local._parts, executor.DaskParts(own, parts, [""] * 3, ["part"] * 3)):
+        rows = over.rows(local._whole, parts_sums.scores, tables=parts_sums.Packed(np.array([0]), np.array([0.1, 0.7])))
+        for k in range(40):
+            rows = over.rows(local._whole, parts_sums.moved, rows, table=0, change=np.array([0.1 * k, -0.3]))
+            totals.append(over.total(local._whole, parts_sums.sum_by_output, rows)[0])
+    np.testing.assert_array_equal(totals[:40], totals[40:])
+    assert tasks.count("rows") == 2 and len(tasks) <= 4
+    own.close()
+
+
+class DiesIn:
+    """A call that kills the process with a number, should it be that."""
+
+    def __init__(self, victim, call):
+        self.victim, self.call = victim, call
+
+    def __call__(self, *given):
+        if os.getpid() == self.victim:
+            os.kill(self.victim, signal.SIGKILL)
+        return self.call(*given)
 
 
 def test_a_partition_that_cannot_be_recomputed_is_named(client):
