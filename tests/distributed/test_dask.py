@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import signal
@@ -140,8 +141,9 @@ def test_answers_are_lazy_collections(client):
     assert again.client is None
     assert clone(r).get_params()["n_bags"] == 0
     assert clone(r).client is client
-    with pytest.raises(TypeError, match="has no score"):
+    with pytest.raises(TypeError, match="has no score over Dask collections"):
         r.score(Z, shift)
+    assert r.score(numbers, score + offset, offset=offset) == r.to_local().score(numbers, score + offset, offset=offset)
 
 
 def test_class_weights_and_progress(client, capsys):
@@ -374,6 +376,12 @@ class DiesIn:
         return self.call(*given)
 
 
+def only_holders(dask_scheduler):
+    """The workers that hold a part of which there is no copy."""
+    parts = [task.who_has for key, task in dask_scheduler.tasks.items() if str(key).startswith("rbr-part")]
+    return [next(iter(workers)).address for workers in parts if workers and len(workers) == 1]
+
+
 def test_a_partition_that_cannot_be_recomputed_is_named(client):
     client.wait_for_workers(2, timeout=60)
     rng = np.random.default_rng(0)
@@ -382,13 +390,13 @@ def test_a_partition_that_cannot_be_recomputed_is_named(client):
     held = [client.scatter(a, workers=[workers[i % 2]], hash=False) for i, a in enumerate(arrays)]
     X = da.concatenate([da.from_delayed(delayed(f), (1500, 3), dtype=float) for f in held])
     y = da.from_array(np.concatenate(arrays)[:, 0].round(1), chunks=1500)
-    pid = client.run(os.getpid, workers=[workers[0]])[workers[0]]
-    killed = []
+    pids, killed = client.run(os.getpid), []
 
     def kill(progress):
-        if progress.stage == "fit" and not killed:
-            killed.append(pid)
-            os.kill(pid, signal.SIGKILL)
+        holders = client.run_on_scheduler(only_holders) if progress.stage == "fit" and not killed else []
+        if holders:
+            killed.append(pids[holders[0]])
+            os.kill(killed[0], signal.SIGKILL)
 
     model = small_leaves(DaskRBRRegressor(client=client, n_bags=0, loss="huber", timeout=30))
     start = time.monotonic()
@@ -464,10 +472,37 @@ def test_bad_arguments_are_named(client):
         DaskRBRRegressor(client=client).fit(frame, dd.from_pandas(pd.Series(range(6)), npartitions=3))
     with pytest.raises(TypeError, match="client is a str"):
         DaskRBRRegressor(client="tcp://nowhere").fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"partition 0: y has shape \(3, 2\); it must be one column"):
+        DaskRBRRegressor(client=client).fit(X, X)
+    with pytest.raises(ValueError, match="partition .*: y holds text or other objects; a regressor needs numbers"):
+        DaskRBRRegressor(client=client).fit(X, da.from_array(np.array(list("abcdef")), chunks=3))
+    with pytest.raises(ValueError, match=r"partition .*: sample_weight\[0\] is -1.0; all of sample_weight must be at"):
+        DaskRBRRegressor(client=client).fit(X, X[:, 0], sample_weight=-X[:, 0])
     with pytest.raises(ValueError, match="only one class"):
         DaskRBRClassifier(client=client).fit(X, X[:, 0])
     with pytest.raises(ValueError, match="timeout is 0"):
         DaskRBRRegressor(client=client, timeout=0).fit(X, X[:, 0])
+
+
+def test_parameters_may_have_no_names(client):
+    own = DaskRBRRegressor("poisson", client=client, max_features=2)
+    assert own.loss == "poisson" and clone(own).get_params()["loss"] == "poisson"
+    assert set(own.get_params()) == set(rbr.RBRRegressor().get_params()) | {"client", "timeout"}
+
+
+def test_clients_that_cannot_fit_are_named(cluster):
+    X = da.ones((6, 2), chunks=3)
+    closed = distributed.Client(cluster, set_as_default=False)
+    closed.close()
+    with pytest.raises(ValueError, match="client is closed; it must be open"):
+        DaskRBRRegressor(client=closed).fit(X, X[:, 0])
+
+    async def fit():
+        async with distributed.Client(cluster.scheduler_address, asynchronous=True, set_as_default=False) as own:
+            DaskRBRRegressor(client=own).fit(X, X[:, 0])
+
+    with pytest.raises(ValueError, match="client is asynchronous"):
+        asyncio.run(fit())
 
 
 def test_ctrl_c_leaves_the_workers_clean(client):
