@@ -67,8 +67,10 @@ def test_the_model_is_that_of_memory_for_any_partitions(client, loss):
     y = target(loss, score, rng)
     weight = rng.integers(0, 4, len(frame)).astype(float)
     is_class = loss in ("log_loss", "multinomial")
-    options = {"n_bags": 0, "interactions": int(loss == "log_loss")} | ({} if is_class else {"loss": loss})
+    pairs = 1 if loss == "log_loss" else [("b", "c")]
+    options = {"n_bags": 0, "interactions": pairs} | ({} if is_class else {"loss": loss})
     local = (rbr.RBRClassifier if is_class else rbr.RBRRegressor)(**options).fit(frame, y, weight)
+    assert any(len(term.columns) == 2 for term in local.terms_)
     models = []
     for n_partitions in (2, 7):
         X = dd.from_pandas(frame, npartitions=n_partitions, sort=False)
