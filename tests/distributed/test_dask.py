@@ -419,6 +419,16 @@ def test_a_cluster_without_workers_is_given_up():
                 DaskRBRRegressor(client=alone, timeout=0.5).fit(X, y)
 
 
+def test_a_cluster_that_loses_all_workers_during_a_fit_is_given_up():
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as shrinking, distributed.Client(shrinking, set_as_default=False) as own:
+        X, y = generated(4)
+        model = huber(own, timeout=1.0)
+        with pytest.raises(TimeoutError, match="has had no worker for 1 s"):
+            model.fit(X, y, callback=lambda progress: shrinking.scale(0) if progress.stage == "fit" else None)
+        assert not hasattr(model, "model_")
+
+
 def test_partitions_may_be_empty_and_lack_classes(client):
     frame, score, rng = table(900)
     y = np.sort(target("multinomial", score, rng))
@@ -529,6 +539,20 @@ def test_a_signal_while_waiting_leaves_the_workers_clean(client):
     with pytest.raises(KeyboardInterrupt):
         DaskRBRRegressor(client=client).fit(X, X[:, 0])
     assert nothing_left(client, 20.0)
+
+
+def slow_answer(part):
+    time.sleep(3.0)
+
+
+def test_a_signal_while_workers_answer(client):
+    own, parts = executor.Cluster(client, 60.0), client.scatter([1, 2], hash=False)
+    threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        own.answers(slow_answer, parts, names=["one", "two"])
+    assert time.monotonic() - start < 2.5
+    assert nothing_left(client)
 
 
 def test_sketches_stay_as_they_are_when_they_are_merged():
