@@ -129,7 +129,7 @@ class Cluster:
 
     async def _run(self, call: Callable, by_place: dict[str, dict[int, list]]) -> dict[str, dict[int, Any]]:
         try:
-            return await self.client.run(_answers, call, by_place, workers=list(by_place), on_error="ignore")
+            return await self.client.run(_answered_here, call, by_place, workers=list(by_place), on_error="ignore")
         except OSError:  # the scheduler does not answer; tasks wait for it
             return {}
 
@@ -227,7 +227,7 @@ class _Stored:
     key: str
 
 
-async def _answers(call: Callable, by_place: dict[str, dict[int, list]], dask_worker: Any) -> dict[int, Any]:
+async def _answered_here(call: Callable, by_place: dict[str, dict[int, list]], dask_worker: Any) -> dict[int, Any]:
     """On a worker: what a call returns of the parts it holds, by the threads of its tasks; nothing if one fails."""
     stored, threads, loop = dask_worker.data, dask_worker.executors["default"], asyncio.get_running_loop()
     try:

@@ -210,7 +210,7 @@ def test_a_killed_worker_costs_a_recomputation(client):
     found = small_leaves(DaskRBRRegressor(**options)).fit(X, y, callback=kill)
     assert killed
     np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     assert victims[0] not in client.run(os.getpid).values()
     assert nothing_left(client)
 
@@ -326,7 +326,7 @@ def test_a_worker_that_dies_during_sums_costs_a_recomputation(client, monkeypatc
     """The worker is killed between the message that asks for sums and its answer."""
     X, y = generated(6)
     expected = huber(client).fit(X, y)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     counted, victims, plain = Counted(monkeypatch), list(client.run(os.getpid).values()), executor.Cluster._run
 
     async def deadly(cluster, call, by_place):
@@ -338,13 +338,13 @@ def test_a_worker_that_dies_during_sums_costs_a_recomputation(client, monkeypatc
     found = huber(client).fit(X, y)
     assert len(victims) == 1 and counted.by_tasks > 0 and counted.at_once > 12
     np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     assert nothing_left(client)
 
 
 def test_rows_of_many_steps_become_results(client, monkeypatch):
     """A chain of changes, as when tables are changed one after another, is a task once in a while."""
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     design = rbr.BinnedMatrix([[0, 1] * 150], [0, 2])
     local = in_parts(objective_of(design, np.sin(np.arange(300.0))), 3)
     own = executor.Cluster(client, 60.0)
@@ -385,7 +385,7 @@ def only_holders(dask_scheduler):
 
 
 def test_a_partition_that_cannot_be_recomputed_is_named(client):
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     rng = np.random.default_rng(0)
     workers = sorted(client.nthreads())
     arrays = [rng.normal(size=(1500, 3)) for _ in range(4)]
@@ -406,7 +406,7 @@ def test_a_partition_that_cannot_be_recomputed_is_named(client):
         model.fit(X, y, callback=kill)
     assert killed and time.monotonic() - start < 60
     assert not hasattr(model, "model_")
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
 
 
 def test_a_cluster_without_workers_is_given_up():
