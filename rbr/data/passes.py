@@ -116,7 +116,10 @@ def _checked(block: Block) -> Block:
         block = replace(block, offset=given)
     if block.weight is None:
         return block
-    weight = check_nonnegative(block.weight, n_rows, f"{block.where}: sample_weight")
+    try:
+        weight = check_nonnegative(block.weight, n_rows, "sample_weight")
+    except ValueError as error:
+        raise ValueError(f"{block.where}: {error}") from None
     if weight.all():
         return replace(block, weight=weight)
     rows = np.flatnonzero(weight)

@@ -47,7 +47,8 @@ def _with_own_parameters(estimator: Any) -> Any:
     """Give `__init__` the signature of the estimator for memory with `client` and `timeout`."""
     local = estimator.__mro__[2]
     inherited = list(inspect.signature(local.__init__).parameters.values())
-    own = list(inspect.signature(estimator.__init__).parameters.values())[1:3]
+    signature = inspect.signature(estimator.__init__)
+    own = [signature.parameters[name] for name in OWN_PARAMETERS]
     estimator.__init__.__signature__ = inspect.Signature([*inherited, *own])
     return estimator
 
@@ -64,17 +65,21 @@ class _DaskEstimator:
     timeout: float
 
     def _client(self) -> Any:
-        distributed = require_dask()
-        if self.client is not None:
-            if not isinstance(self.client, distributed.Client):
-                raise TypeError(f"client is a {type(self.client).__name__}; it must be a distributed.Client or None")
-            return self.client
-        try:
-            return distributed.default_client()
-        except ValueError:
-            raise ValueError(
-                "client is None, and there is no Dask client yet; make one: distributed.Client()"
-            ) from None
+        distributed, client = require_dask(), self.client
+        if client is None:
+            try:
+                client = distributed.default_client()
+            except ValueError:
+                raise ValueError(
+                    "client is None, and there is no Dask client yet; make one: distributed.Client()"
+                ) from None
+        if not isinstance(client, distributed.Client):
+            raise TypeError(f"client is a {type(client).__name__}; it must be a distributed.Client or None")
+        if client.status == "closed":
+            raise ValueError("client is closed; it must be open: distributed.Client()")
+        if client.asynchronous:
+            raise ValueError("client is asynchronous; fit waits for answers and needs one with asynchronous=False")
+        return client
 
     def __getstate__(self):
         """Without the client, which belongs to this process."""
@@ -186,10 +191,15 @@ class _DaskEstimator:
         return pd.DataFrame({name: pd.Series([None], dtype=dtype) for name, dtype in X._meta.dtypes.items()})
 
     def score(self, X, y, sample_weight=None, offset=None):
-        raise TypeError(
-            f"{type(self).__name__} has no score over Dask collections; compute predict(X) and compare, or use "
-            f"to_local().score on rows in memory"
-        )
+        """The score of rows in memory; see the estimator for these."""
+        from dask.base import is_dask_collection
+
+        if any(is_dask_collection(given) for given in (X, y, sample_weight, offset)):
+            raise TypeError(
+                f"{type(self).__name__} has no score over Dask collections, only over rows in memory; compute "
+                f"predict(X) and compare"
+            )
+        return self.to_local().score(X, y, sample_weight=sample_weight, offset=offset)
 
 
 def _answer(X: Any, offset: Any = None, *, estimator: Any, method: str, columns: Any, options: dict) -> Any:
@@ -409,8 +419,8 @@ class DaskRBRRegressor(_DaskEstimator, RBRRegressor):  # type: ignore[misc]
 
     _local_class = RBRRegressor
 
-    def __init__(self, *, client=None, timeout=60.0, **parameters):
-        super().__init__(**parameters)
+    def __init__(self, *values, client=None, timeout=60.0, **parameters):
+        super().__init__(*values, **parameters)
         self.client, self.timeout = client, timeout
 
     def predict(self, X, offset=None):
@@ -453,8 +463,8 @@ class DaskRBRClassifier(_DaskEstimator, RBRClassifier):  # type: ignore[misc]
 
     _local_class = RBRClassifier
 
-    def __init__(self, *, client=None, timeout=60.0, **parameters):
-        super().__init__(**parameters)
+    def __init__(self, *values, client=None, timeout=60.0, **parameters):
+        super().__init__(*values, **parameters)
         self.client, self.timeout = client, timeout
 
     def predict(self, X, offset=None):

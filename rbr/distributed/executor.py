@@ -4,22 +4,25 @@ Everything that is kept by row is the result of a task whose input is a part, an
 read partitions. So Dask itself repairs a cluster that loses a worker: what was there is computed again elsewhere, from
 the tables that the client sent and the partitions, and the fit goes on with the same bits.
 
-An iteration of a fit is a chain of tasks, and each link waits for the scheduler. So rows are computed in the task of
-the first sums over them, and the worker remembers them for the next; the tasks are told how to make them, should it
-have forgotten them, or be another one. Only what several tasks need together becomes a result of its own.
+An iteration of a fit is a chain of sums, and a task waits several milliseconds for the scheduler. So the workers that
+hold the parts are asked for sums without a task (`Client.run`); if one of them is gone, or lacks what it needs, tasks
+give the same answer. Rows are computed for the first sums over them, and the worker remembers them for the next; it is
+told how to make them, should it have forgotten them, or be another one. Only what several sums need together becomes
+the result of a task of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
 import operator
 import threading
 import time
 import uuid
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -30,8 +33,8 @@ from rbr.objective.parts_tree import merged
 # How often a waiting client looks whether there are still workers.
 SECONDS_BETWEEN_LOOKS = 1.0
 
-# How long a client tries to reach a worker before it asks the scheduler for results.
-SECONDS_TO_REACH_A_WORKER = 2.0
+# Rows that are made in more steps than this from a part, and results of tasks, become results of tasks themselves.
+MOST_STEPS = 16
 
 
 def require_dask() -> Any:
@@ -41,10 +44,6 @@ def require_dask() -> Any:
     except ImportError as error:
         raise ImportError("rbr.distributed needs dask and distributed: pip install 'rbr[dask]'") from error
     return distributed
-
-
-def _run(call: Callable, *arguments: Any) -> Any:
-    return call(*arguments)
 
 
 class _TaskError(Exception):
@@ -64,9 +63,8 @@ class Cluster:
     def __init__(self, client: Any, timeout: float):
         self.client, self.timeout = client, timeout
         self._asked: weakref.WeakSet = weakref.WeakSet()
-        # The parts whose rows workers may remember.
-        self.remembered_parts: set[str] = set()
-        self._is_near: bool | None = None
+        # By the key of a part, the worker that holds it.
+        self._places: dict[str, str] = {}
 
     def workers(self) -> dict[str, int]:
         """{address: number of threads}, in a fixed order; a TimeoutError if none comes."""
@@ -91,12 +89,49 @@ class Cluster:
         self._asked.add(future)
         return future
 
-    def submit_all(self, calls: Sequence[Callable], *arguments: Sequence[Any], name: str) -> list:
-        """A task for each call, in one message; each runs where its largest argument is."""
-        keys = [f"rbr-{name}-{uuid.uuid4().hex}" for _ in calls]
-        futures = self.client.map(_run, calls, *map(list, arguments), key=keys, pure=False)
+    def submit_all(self, call: Callable, *columns: Sequence[Any], name: str) -> list:
+        """A task for each row of the columns, in one message; each runs where its largest argument is."""
+        keys = [f"rbr-{name}-{uuid.uuid4().hex}" for _ in columns[0]]
+        futures = self.client.map(call, *map(list, columns), key=keys, pure=False)
         self._asked.update(futures)
         return futures
+
+    def answers(self, call: Callable, parts: Sequence[Any], *columns: Sequence[Any], names: Sequence[str]) -> list:
+        """What a call returns of each part and its row of the columns: at once where the part lies, or by tasks."""
+        found = self._from_memory(call, parts, *columns)
+        if found is None:
+            return self.gathered(self.submit_all(call, parts, *columns, name="sums"), names)
+        return found
+
+    def _from_memory(self, call: Callable, parts: Sequence[Any], *columns: Sequence[Any]) -> list | None:
+        """The answers of the workers that hold the parts; None if one of them does not have what it needs."""
+        distributed = require_dask()
+        rows = list(zip(parts, *columns, strict=True))
+        results = [own for row in rows for own in row if isinstance(own, distributed.Future)]
+        if any(result.status != "finished" for result in results):
+            return None
+        unknown = [part for part in parts if part.key not in self._places]
+        if unknown:
+            who_has = self.client.who_has(unknown)
+            self._places.update({key: workers[0] for key, workers in who_has.items() if workers})
+        by_place: dict[str, dict[int, list]] = defaultdict(dict)
+        for number, row in enumerate(rows):
+            stored = [_Stored(own.key) if isinstance(own, distributed.Future) else own for own in row]
+            by_place[self._places.get(parts[number].key, "")][number] = stored
+        found: dict[int, Any] = {}
+        if "" not in by_place:
+            for own in self._waited_for(self._run(call, dict(by_place))).values():
+                found.update(own)
+        if len(found) < len(rows):
+            self._places.clear()
+            return None
+        return [found[number] for number in range(len(rows))]
+
+    async def _run(self, call: Callable, by_place: dict[str, dict[int, list]]) -> dict[str, dict[int, Any]]:
+        try:
+            return await self.client.run(_answered_here, call, by_place, workers=list(by_place), on_error="ignore")
+        except OSError:  # the scheduler does not answer; tasks wait for it
+            return {}
 
     def compute(self, lazy: Sequence[Any]) -> list:
         """The futures of delayed objects."""
@@ -108,50 +143,46 @@ class Cluster:
     def gathered(self, futures: Sequence[Any], names: Sequence[str], on_wait: Callable[[int], None] | None = None):
         """The results; `names` says in errors what each of them is made of."""
         distributed = require_dask()
-        loop, alone_since = self.client.loop.asyncio_loop, None
-        if self._is_near is None:
-            reached = self._reaches(list(self.client.nthreads()))
-            self._is_near = asyncio.run_coroutine_threadsafe(reached, loop).result()
-        answer = asyncio.run_coroutine_threadsafe(self._gather(list(futures)), loop)
+
+        def look() -> None:
+            if on_wait is not None:
+                on_wait(sum(future.status == "finished" for future in futures))
+
         try:
-            while True:
-                try:
-                    return answer.result(SECONDS_BETWEEN_LOOKS)
-                except TimeoutError:
-                    alone_since = None if self.client.nthreads() else alone_since or time.monotonic()
-                    if alone_since is not None and time.monotonic() - alone_since > self.timeout:
-                        raise self._no_workers() from None
-                if on_wait is not None:
-                    on_wait(sum(future.status == "finished" for future in futures))
+            return self._waited_for(self._gather(list(futures)), look)
         except (distributed.CancelledError, concurrent.futures.CancelledError, _TaskError):
             distributed.wait([future for future in futures if not future.cancelled()])
             for future, name in zip(futures, names, strict=True):
                 if future.status != "finished":
                     raise self._explained(future, name) from None
             raise
+
+    def _waited_for(self, coroutine: Coroutine[Any, Any, Any], look: Callable[[], None] | None = None) -> Any:
+        """What a coroutine of the client returns, unless there is no worker for too long."""
+        answer, alone_since = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop), None
+        try:
+            while True:
+                try:
+                    return answer.result(SECONDS_BETWEEN_LOOKS)
+                except TimeoutError:
+                    if answer.done():
+                        raise
+                    alone_since = None if self.client.nthreads() else alone_since or time.monotonic()
+                    if alone_since is not None and time.monotonic() - alone_since > self.timeout:
+                        raise self._no_workers() from None
+                if look is not None:
+                    look()
         finally:
             answer.cancel()
 
     async def _gather(self, futures: list) -> list:
         """The results, or a `_TaskError` in place of the error of a task, which could be of any kind."""
         try:
-            return await self.client.gather(futures, direct=self._is_near, asynchronous=True)
+            return await self.client.gather(futures, asynchronous=True)
         except Exception as error:
             if any(future.status != "finished" for future in futures):
                 raise _TaskError from error
             raise
-
-    async def _reaches(self, workers: Sequence[str]) -> bool:
-        """Whether the client can ask workers for results itself, which saves a detour through the scheduler."""
-        from distributed.comm import connect
-
-        try:
-            for address in workers:
-                comm = await connect(address, timeout=SECONDS_TO_REACH_A_WORKER, **self.client.connection_args)
-                await comm.close()
-        except (OSError, TimeoutError):
-            return False
-        return True
 
     def _explained(self, future: Any, name: str) -> BaseException:
         """The error of a task, which names its partition."""
@@ -173,8 +204,6 @@ class Cluster:
         left = [future for future in self._asked if not future.cancelled()]
         if left:
             self.client.cancel(left, force=True)
-        if self.remembered_parts:
-            self.client.run(_forget, sorted(self.remembered_parts), wait=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,24 +217,43 @@ class _Call:
     options: tuple = ()
 
     def __call__(self, part, *kept):
-        return self.sweep(part, self.whole, self.function, _made(part, kept), self.fixed, *self.options)
+        return self.sweep(part, self.whole, self.function, kept, self.fixed, *self.options)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The result of a task, by its key."""
+
+    key: str
+
+
+async def _answered_here(call: Callable, by_place: dict[str, dict[int, list]], dask_worker: Any) -> dict[int, Any]:
+    """On a worker: what a call returns of the parts it holds, by the threads of its tasks; nothing if one fails."""
+    stored, threads, loop = dask_worker.data, dask_worker.executors["default"], asyncio.get_running_loop()
+    try:
+        rows = by_place[dask_worker.address]
+        given = [[stored[own.key] if isinstance(own, _Stored) else own for own in row] for row in rows.values()]
+        answers = await asyncio.gather(*(loop.run_in_executor(threads, call, *row) for row in given))
+    except Exception:  # the tasks that are asked next will say what is wrong
+        return {}
+    return dict(zip(rows, answers, strict=True))
 
 
 class _Remembered:
-    """The last few arrays by row of each part in the memory of a worker."""
+    """The last few arrays by row of each part in the memory of a worker, for as long as the part is there."""
 
     def __init__(self, most: int = 4):
-        self._by_part: dict[str, OrderedDict[str, Slices]] = {}
+        self._by_part: weakref.WeakKeyDictionary[Any, OrderedDict[str, Slices]] = weakref.WeakKeyDictionary()
         self._lock, self._most = threading.Lock(), most
 
-    def keep(self, part: str, name: str, rows: Slices) -> None:
+    def keep(self, part: Any, name: str, rows: Slices) -> None:
         with self._lock:
-            own: OrderedDict[str, Slices] = self._by_part.setdefault(part, OrderedDict())
+            own = self._by_part.setdefault(part, OrderedDict())
             own[name] = rows
             if len(own) > self._most:
                 own.popitem(last=False)
 
-    def look_up(self, part: str, name: str) -> Slices | None:
+    def look_up(self, part: Any, name: str) -> Slices | None:
         with self._lock:
             own = self._by_part.get(part)
             if own is None or name not in own:
@@ -213,44 +261,51 @@ class _Remembered:
             own.move_to_end(name)
             return own[name]
 
-    def forget(self, parts: Sequence[str]) -> None:
-        with self._lock:
-            for part in parts:
-                self._by_part.pop(part, None)
-
 
 _remembered = _Remembered()
 
 
-async def _forget(parts: Sequence[str]) -> None:
-    _remembered.forget(parts)
+class _Given:
+    """Rows that are the result of a task."""
 
+    n_given, n_steps = 1, 0
 
-@dataclass(frozen=True, eq=False)
-class _Recipe:
-    """How to make the rows of a part, and the name by which a worker remembers them."""
-
-    part: str
-    name: str
-    call: _Call
-
-    def __call__(self, part, *kept):
-        rows = _remembered.look_up(self.part, self.name)
-        if rows is None:
-            rows = self.call(part, *kept)
-            _remembered.keep(self.part, self.name, rows)
+    def __call__(self, part, rows):
         return rows
 
 
 @dataclass(frozen=True, eq=False)
-class _SumsOver:
-    """Sums over the rows of a recipe."""
+class _Applied:
+    """A call over a part and rows, each made from the next n_given of the results that are given."""
 
-    recipe: _Recipe
-    sums: _Call
+    call: Callable
+    kept: tuple[_Recipe | _Given, ...]
 
-    def __call__(self, part, *kept):
-        return self.sums(part, self.recipe(part, *kept))
+    @property
+    def n_given(self) -> int:
+        return sum(own.n_given for own in self.kept)
+
+    def __call__(self, part, *given):
+        left = iter(given)
+        return self.call(part, *(own(part, *itertools.islice(left, own.n_given)) for own in self.kept))
+
+
+@dataclass(frozen=True, eq=False)
+class _Recipe(_Applied):
+    """How to make rows of a part, and the name by which a worker remembers them."""
+
+    name: str
+
+    @property
+    def n_steps(self) -> int:
+        return 1 + max((own.n_steps for own in self.kept), default=0)
+
+    def __call__(self, part, *given):
+        rows = _remembered.look_up(part, self.name)
+        if rows is None:
+            rows = super().__call__(part, *given)
+            _remembered.keep(part, self.name, rows)
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,12 +317,7 @@ class _PartCall:
     fixed: dict
 
     def __call__(self, part, *kept):
-        return self.function(part, self.whole, *_made(part, kept), **self.fixed)
-
-
-def _made(part, kept: Sequence[Any]) -> list:
-    """What is kept by row, made where it is only known how."""
-    return [own(part) if isinstance(own, _Recipe) else own for own in kept]
+        return self.function(part, self.whole, *kept, **self.fixed)
 
 
 @dataclass(eq=False)
@@ -289,25 +339,30 @@ class DaskParts:
     def n_parts(self) -> int:
         return len(self.parts)
 
-    def _submitted(self, call: Callable, kept: Sequence[Kept], name: str) -> list:
-        """The futures of a call for each part, and what it needs of all that is kept by row."""
-        arguments = [own.as_arguments(self) for own in _rows(kept)]
-        return self.cluster.submit_all([call] * self.n_parts, self.parts, *arguments, name=name)
+    def _made_of(self, kept: Sequence[Kept]) -> tuple[tuple, list]:
+        """How the rows are made that a call needs, and the columns of results that this takes."""
+        made = [own.made_of(self) for own in _rows(kept)]
+        return tuple(recipe for recipe, _ in made), [column for _, columns in made for column in columns]
+
+    def _answers(self, call: Callable, kept: Sequence[Kept]) -> list:
+        recipes, columns = self._made_of(kept)
+        return self.cluster.answers(_Applied(call, recipes), self.parts, *columns, names=self.names)
 
     def rows(self, whole, function, *kept, n_sampled=None, **fixed) -> Kept:
         return Kept(_Rows(self, _Call(rows_of, whole, function, fixed, (n_sampled,)), kept))
 
     def total(self, whole, function, *kept, **fixed) -> tuple:
-        call = _Call(sums_of, whole, function, fixed)
-        trees = _rows(kept)[0].sums(call) if len(kept) == 1 else self._submitted(call, kept, "sums")
-        return merged(self.cluster.gathered(trees, self.names)).total()
+        if len(kept) > 1:
+            for own in _rows(kept):
+                own.keep()
+        return merged(self._answers(_Call(sums_of, whole, function, fixed), kept)).total()
 
     def listed(self, whole, function, *kept, **fixed) -> list:
-        lists = self._submitted(_Call(list_of, whole, function, fixed), kept, "list")
-        return [answer for own in self.cluster.gathered(lists, self.names) for answer in own]
+        lists = self._answers(_Call(list_of, whole, function, fixed), kept)
+        return [answer for own in lists for answer in own]
 
     def added(self, whole, function, **fixed):
-        sums = self._submitted(_PartCall(whole, function, fixed), (), "exact")
+        sums = self.cluster.submit_all(_PartCall(whole, function, fixed), self.parts, name="exact")
         while len(sums) > 1:  # pairwise, on the workers
             pairs = zip(sums[::2], sums[1::2], strict=False)
             halves = [self.cluster.submit(operator.add, *pair, name="add") for pair in pairs]
@@ -315,47 +370,40 @@ class DaskParts:
         return self.cluster.gathered(sums, ["the sum of all parts"])[0]
 
     def mapped(self, whole, function, *kept, **fixed) -> DaskParts:
-        parts = self._submitted(_PartCall(whole, function, fixed), kept, "part")
+        recipes, columns = self._made_of(kept)
+        call = _Applied(_PartCall(whole, function, fixed), recipes)
+        parts = self.cluster.submit_all(call, self.parts, *columns, name="part")
         return DaskParts(self.cluster, parts, self.places, self.names, self.n_threads)
 
 
 class _Rows(Sequence):
-    """What parts keep by row: futures, if several tasks need it together, and until then how it is made."""
+    """What parts keep by row: how it is made, or results of tasks, if several sums need it or it takes many steps."""
 
     def __init__(self, parts: DaskParts, call: _Call, kept: Sequence[Kept]):
-        self._parts, self._kept = parts, _rows(kept)
-        self._recipes = [_Recipe(part.key, uuid.uuid4().hex, call) for part in parts.parts]
+        self._parts = parts
+        recipes, self._columns = parts._made_of(kept)
+        self._recipe = _Recipe(call, recipes, uuid.uuid4().hex)
         self._futures: list | None = None
-        parts.cluster.remembered_parts.update(recipe.part for recipe in self._recipes)
 
-    def sums(self, call: _Call) -> list:
-        """The futures of sums over these rows."""
-        parts = self._parts
-        if self._futures is not None:
-            return parts.cluster.submit_all([call] * parts.n_parts, parts.parts, self._futures, name="sums")
-        calls = [_SumsOver(recipe, call) for recipe in self._recipes]
-        return parts.cluster.submit_all(calls, parts.parts, *self._arguments(), name="sums")
+    def made_of(self, parts: DaskParts) -> tuple[_Recipe | _Given, list]:
+        """How a call over parts is given these rows, and the columns of results that this takes."""
+        if parts is not self._parts or self._recipe.n_steps >= MOST_STEPS:
+            self.keep()
+        return (self._recipe, self._columns) if self._futures is None else (_Given(), [self._futures])
 
-    def as_arguments(self, parts: DaskParts) -> list:
-        """What a task over parts is given of these rows: how to make them from one of these parts alone, or futures."""
-        is_simple = self._futures is None and not self._kept and parts is self._parts
-        return self._recipes if is_simple else self._asked_for()
-
-    def _arguments(self) -> list:
-        return [own.as_arguments(self._parts) for own in self._kept]
-
-    def _asked_for(self) -> list:
+    def keep(self) -> list:
+        """Make the rows results of tasks, which stay on the workers."""
         if self._futures is None:
             parts = self._parts
-            self._futures = parts.cluster.submit_all(self._recipes, parts.parts, *self._arguments(), name="rows")
-            self._kept = []
+            self._futures = parts.cluster.submit_all(self._recipe, parts.parts, *self._columns, name="rows")
+            self._columns = []
         return self._futures
 
     def __len__(self) -> int:
         return self._parts.n_parts
 
     def __getitem__(self, k):
-        return self._asked_for()[k]
+        return self.keep()[k]
 
 
 def _rows(kept: Sequence[Kept]) -> list[_Rows]:

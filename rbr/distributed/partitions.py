@@ -99,6 +99,8 @@ def as_block(X: Any, y: Any, weight: Any, offset: Any, where: str) -> Block:
     for name, array in (("y", y), ("sample_weight", weight), ("offset", offset)):
         if array is not None and len(array) != n_rows:
             raise ValueError(f"{where}: {name} has {len(array)} rows, and X has {n_rows}; they must agree")
+    if y.ndim != 1:
+        raise ValueError(f"{where}: y has shape {y.shape}; it must be one column")
     try:
         return _checked(Block(X, y, weight, offset, where))
     except ValueError as error:

@@ -135,8 +135,12 @@ class NumberTargets:
 
     def add(self, y: np.ndarray, weight: np.ndarray | None, where: str) -> None:
         try:
+            numbers = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: y holds text or other objects; a regressor needs numbers ({error})") from None
+        try:
             # One positive target is added, because a block need not have one; the source must.
-            self.loss.validate(np.append(np.asarray(y, dtype=np.float64), 1.0))
+            self.loss.validate(np.append(numbers, 1.0))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
 

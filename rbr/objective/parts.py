@@ -59,6 +59,12 @@ __all__ = ["ROWS_PER_LEAF", "LocalParts", "Part", "PartsObjective", "cut_points"
 MAX_BYTES_OF_WEIGHTED_GRAM = 32 << 20
 
 
+# A sample that takes at most this much is brought together: in parts it has few rows in each leaf, and a sum over one
+# takes a while even then. Beside the codes a row takes some eight numbers.
+MOST_GATHERED_BYTES = 1 << 26
+BYTES_BY_ROW = 64
+
+
 class _RowsAt:
     """The rows of all parts at given scores, from which a loss takes its sums (`rbr.losses.RowSums`)."""
 
@@ -369,10 +375,12 @@ class PartsObjective(OverRows):
             },
         )
 
-    def sample(self, share: float) -> PartsObjective | None:
+    def sample(self, share: float) -> Objective | None:
         n_sampled = int(self._n_rows * share)
         if n_sampled < self.options.min_sample_rows:
             return None
+        if n_sampled * (self.tables.n_tables + BYTES_BY_ROW) <= MOST_GATHERED_BYTES:
+            return parts_gathered.sample_in_memory(self, n_sampled)
         parts = self._parts.mapped(self._whole, sampled_part, n_sampled=n_sampled)
         facts = self._facts.over(parts, replace(self._whole, n_rows=n_sampled), self.loss)
         try:

@@ -38,7 +38,17 @@ def rows_in_memory(leaf: Leaf, *kept: np.ndarray, n_sampled: int) -> tuple:
     return leaf.block(rows), leaf.keys(rows), *(np.array(own[rows]) for own in kept)
 
 
-def row_objective(objective: PartsObjective, n_sampled: int) -> RowObjective:
+def sample_in_memory(objective: PartsObjective, n_sampled: int) -> RowObjective | None:
+    """`row_objective` for a sample that stands for all rows; None if a class has no row in it."""
+    sample = row_objective(objective, n_sampled, is_part_of_many=True)
+    try:
+        objective.loss.validate(np.concatenate([block.y for block in sample._blocks]))
+    except ValueError:
+        return None
+    return sample
+
+
+def row_objective(objective: PartsObjective, n_sampled: int, is_part_of_many: bool = False) -> RowObjective:
     """The same loss over a sample of the rows, in memory, with the n of the sample."""
     block, _ = _gathered(objective, n_sampled)
     share = float(block.v.sum())
@@ -55,6 +65,7 @@ def row_objective(objective: PartsObjective, n_sampled: int) -> RowObjective:
     )
     n_total = objective.n_total if n_sampled >= objective._n_rows else objective.n_total * share
     same: dict[str, Any] = {"n_outputs": objective.n_outputs, "n_threads": objective.n_threads}
+    same["is_part_of_many"] = is_part_of_many
     return RowObjective([inside], objective.loss, n_total=n_total, options=objective.options, **same)
 
 

@@ -12,12 +12,14 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from problems import in_parts, objective_of
 from sklearn.base import clone
 
 import rbr
 from rbr.data.sketches import TableSketch
 from rbr.distributed import DaskRBRClassifier, DaskRBRRegressor, executor
 from rbr.distributed.partitions import Sketched, merge_sketches, runs_of
+from rbr.objective import parts_sums
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -65,8 +67,10 @@ def test_the_model_is_that_of_memory_for_any_partitions(client, loss):
     y = target(loss, score, rng)
     weight = rng.integers(0, 4, len(frame)).astype(float)
     is_class = loss in ("log_loss", "multinomial")
-    options = {"n_bags": 0, "interactions": int(loss == "log_loss")} | ({} if is_class else {"loss": loss})
+    pairs = 1 if loss == "log_loss" else [("b", "c")]
+    options = {"n_bags": 0, "interactions": pairs} | ({} if is_class else {"loss": loss})
     local = (rbr.RBRClassifier if is_class else rbr.RBRRegressor)(**options).fit(frame, y, weight)
+    assert any(len(term.columns) == 2 for term in local.terms_)
     models = []
     for n_partitions in (2, 7):
         X = dd.from_pandas(frame, npartitions=n_partitions, sort=False)
@@ -139,8 +143,9 @@ def test_answers_are_lazy_collections(client):
     assert again.client is None
     assert clone(r).get_params()["n_bags"] == 0
     assert clone(r).client is client
-    with pytest.raises(TypeError, match="has no score"):
+    with pytest.raises(TypeError, match="has no score over Dask collections"):
         r.score(Z, shift)
+    assert r.score(numbers, score + offset, offset=offset) == r.to_local().score(numbers, score + offset, offset=offset)
 
 
 def test_class_weights_and_progress(client, capsys):
@@ -205,7 +210,7 @@ def test_a_killed_worker_costs_a_recomputation(client):
     found = small_leaves(DaskRBRRegressor(**options)).fit(X, y, callback=kill)
     assert killed
     np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     assert victims[0] not in client.run(os.getpid).values()
     assert nothing_left(client)
 
@@ -232,50 +237,168 @@ def test_rows_that_no_worker_remembers_are_made_again(client, monkeypatch):
     np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
 
 
-def test_workers_remember_the_last_rows_of_each_part():
-    memory = executor._Remembered(most=2)
+class OfRows:
+    """In the place of a part."""
+
+
+def test_workers_remember_the_last_rows_of_each_part_while_it_is_there():
+    memory, part, other = executor._Remembered(most=2), OfRows(), OfRows()
     for name in "abc":
-        memory.keep("one", name, name)
-    memory.keep("two", "a", "other")
-    assert [memory.look_up("one", name) for name in "abc"] == [None, "b", "c"]
-    memory.look_up("one", "b")
-    memory.keep("one", "d", "d")
-    assert memory.look_up("one", "c") is None and memory.look_up("one", "b") == "b"
-    memory.forget(["one"])
-    assert memory.look_up("one", "b") is None and memory.look_up("two", "a") == "other"
+        memory.keep(part, name, name)
+    memory.keep(other, "a", "other")
+    assert [memory.look_up(part, name) for name in "abc"] == [None, "b", "c"]
+    memory.look_up(part, "b")
+    memory.keep(part, "d", "d")
+    assert memory.look_up(part, "c") is None and memory.look_up(part, "b") == "b"
+    del part
+    assert len(memory._by_part) == 1 and memory.look_up(other, "a") == "other"
 
 
-def test_a_client_that_reaches_no_worker_asks_the_scheduler(client, monkeypatch):
-    cluster = executor.Cluster(client, 60.0)
-    unreachable = ["tcp://127.0.0.1:1"]
-    assert asyncio.run_coroutine_threadsafe(cluster._reaches(unreachable), client.loop.asyncio_loop).result() is False
-    monkeypatch.setattr(executor.Cluster, "_reaches", lambda self, workers: cluster_reaches_none())
-    X, y = generated(4)
-    far = small_leaves(DaskRBRRegressor(client=client, n_bags=0)).fit(X, y)
-    monkeypatch.undo()
-    near = small_leaves(DaskRBRRegressor(client=client, n_bags=0)).fit(X, y)
-    np.testing.assert_array_equal(far.predict(X).compute(), near.predict(X).compute())
+class Counted:
+    """How sums were taken during a fit: from the memory of workers, or by tasks since that failed."""
+
+    def __init__(self, monkeypatch, change=lambda number, found: found):
+        self.at_once, self.by_tasks = 0, 0
+        plain = executor.Cluster._from_memory
+
+        def counted(cluster, *given):
+            found = change(self.at_once + self.by_tasks, plain(cluster, *given))
+            self.at_once += found is not None
+            self.by_tasks += found is None
+            return found
+
+        monkeypatch.setattr(executor.Cluster, "_from_memory", counted)
 
 
-async def cluster_reaches_none():
-    return False
+def huber(client, **options):
+    return small_leaves(DaskRBRRegressor(client=client, loss="huber", n_bags=0, **options))
+
+
+def test_sums_are_no_tasks_of_the_scheduler(client, monkeypatch):
+    X, y = generated(6)
+    counted, tasks, plain = Counted(monkeypatch), [], executor.Cluster.submit_all
+
+    def submitted(cluster, *given, name):
+        tasks.append(name)
+        return plain(cluster, *given, name=name)
+
+    monkeypatch.setattr(executor.Cluster, "submit_all", submitted)
+    found = huber(client).fit(X, y)
+    assert counted.at_once > 20 and counted.by_tasks == tasks.count("sums") <= 0.2 * counted.at_once
+    monkeypatch.setattr(executor.Cluster, "_from_memory", lambda cluster, *given: None)
+    expected = huber(client).fit(X, y)
+    np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
+    assert nothing_left(client)
+
+
+def test_sums_that_a_worker_does_not_answer_are_tasks(client, monkeypatch):
+    """A worker that lacks a part, or fails, answers nothing; then tasks answer, or say what is wrong."""
+    X, y = generated(6)
+    expected = huber(client).fit(X, y)
+    counted, plain = Counted(monkeypatch), executor.Cluster._run
+
+    async def lost_now_and_then(cluster, call, by_place):
+        found = await plain(cluster, call, by_place)
+        return {place: {} for place in found} if counted.at_once % 3 == 1 and counted.by_tasks < 20 else found
+
+    monkeypatch.setattr(executor.Cluster, "_run", lost_now_and_then)
+    found = huber(client).fit(X, y)
+    assert counted.by_tasks >= 20 and counted.at_once > 10
+    np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
+
+
+both = threading.Barrier(2)
+
+
+def met(part):
+    both.wait(30.0)
+    return part
+
+
+def test_parts_of_a_worker_with_threads_are_swept_together(monkeypatch):
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as own:
+        parts, counted = own.scatter([1, 2], hash=False), Counted(monkeypatch)
+        assert executor.Cluster(own, 60.0).answers(met, parts, names=["one", "two"]) == [1, 2]
+        assert counted.at_once == 1
+
+
+def test_a_worker_that_dies_during_sums_costs_a_recomputation(client, monkeypatch):
+    """The worker is killed between the message that asks for sums and its answer."""
+    X, y = generated(6)
+    expected = huber(client).fit(X, y)
+    client.wait_for_workers(2, timeout=120)
+    counted, victims, plain = Counted(monkeypatch), list(client.run(os.getpid).values()), executor.Cluster._run
+
+    async def deadly(cluster, call, by_place):
+        if counted.at_once == 10 and len(victims) == 2:
+            call = DiesIn(victims.pop(0), call)
+        return await plain(cluster, call, by_place)
+
+    monkeypatch.setattr(executor.Cluster, "_run", deadly)
+    found = huber(client).fit(X, y)
+    assert len(victims) == 1 and counted.by_tasks > 0 and counted.at_once > 12
+    np.testing.assert_array_equal(found.predict(X).compute(), expected.predict(X).compute())
+    client.wait_for_workers(2, timeout=120)
+    assert nothing_left(client)
+
+
+def test_rows_of_many_steps_become_results(client, monkeypatch):
+    """A chain of changes, as when tables are changed one after another, is a task once in a while."""
+    client.wait_for_workers(2, timeout=120)
+    design = rbr.BinnedMatrix([[0, 1] * 150], [0, 2])
+    local = in_parts(objective_of(design, np.sin(np.arange(300.0))), 3)
+    own = executor.Cluster(client, 60.0)
+    parts = client.scatter(list(local._parts.parts), hash=False)
+    tasks, plain, totals = [], executor.Cluster.submit_all, []
+
+    def submitted(cluster, *given, name):
+        tasks.append(name)
+        return plain(cluster, *given, name=name)
+
+    monkeypatch.setattr(executor.Cluster, "submit_all", submitted)
+    for over in (local._parts, executor.DaskParts(own, parts, [""] * 3, ["part"] * 3)):
+        rows = over.rows(local._whole, parts_sums.scores, tables=parts_sums.Packed(np.array([0]), np.array([0.1, 0.7])))
+        for k in range(40):
+            rows = over.rows(local._whole, parts_sums.moved, rows, table=0, change=np.array([0.1 * k, -0.3]))
+            totals.append(over.total(local._whole, parts_sums.sum_by_output, rows)[0])
+    np.testing.assert_array_equal(totals[:40], totals[40:])
+    assert tasks.count("rows") == 2 and len(tasks) <= 4
+    own.close()
+
+
+class DiesIn:
+    """A call that kills the process with a number, should it be that."""
+
+    def __init__(self, victim, call):
+        self.victim, self.call = victim, call
+
+    def __call__(self, *given):
+        if os.getpid() == self.victim:
+            os.kill(self.victim, signal.SIGKILL)
+        return self.call(*given)
+
+
+def only_holders(dask_scheduler):
+    """The workers that hold a part of which there is no copy."""
+    parts = [task.who_has for key, task in dask_scheduler.tasks.items() if str(key).startswith("rbr-part")]
+    return [next(iter(workers)).address for workers in parts if workers and len(workers) == 1]
 
 
 def test_a_partition_that_cannot_be_recomputed_is_named(client):
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     rng = np.random.default_rng(0)
     workers = sorted(client.nthreads())
     arrays = [rng.normal(size=(1500, 3)) for _ in range(4)]
     held = [client.scatter(a, workers=[workers[i % 2]], hash=False) for i, a in enumerate(arrays)]
     X = da.concatenate([da.from_delayed(delayed(f), (1500, 3), dtype=float) for f in held])
     y = da.from_array(np.concatenate(arrays)[:, 0].round(1), chunks=1500)
-    pid = client.run(os.getpid, workers=[workers[0]])[workers[0]]
-    killed = []
+    pids, killed = client.run(os.getpid), []
 
     def kill(progress):
-        if progress.stage == "fit" and not killed:
-            killed.append(pid)
-            os.kill(pid, signal.SIGKILL)
+        holders = client.run_on_scheduler(only_holders) if progress.stage == "fit" and not killed else []
+        if holders:
+            killed.append(pids[holders[0]])
+            os.kill(killed[0], signal.SIGKILL)
 
     model = small_leaves(DaskRBRRegressor(client=client, n_bags=0, loss="huber", timeout=30))
     start = time.monotonic()
@@ -283,7 +406,7 @@ def test_a_partition_that_cannot_be_recomputed_is_named(client):
         model.fit(X, y, callback=kill)
     assert killed and time.monotonic() - start < 60
     assert not hasattr(model, "model_")
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
 
 
 def test_a_cluster_without_workers_is_given_up():
@@ -294,6 +417,16 @@ def test_a_cluster_without_workers_is_given_up():
             X, y = generated(2, 100)
             with pytest.raises(TimeoutError, match="has had no worker for 0.5 s"):
                 DaskRBRRegressor(client=alone, timeout=0.5).fit(X, y)
+
+
+def test_a_cluster_that_loses_all_workers_during_a_fit_is_given_up():
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as shrinking, distributed.Client(shrinking, set_as_default=False) as own:
+        X, y = generated(4)
+        model = huber(own, timeout=1.0)
+        with pytest.raises(TimeoutError, match="has had no worker for 1 s"):
+            model.fit(X, y, callback=lambda progress: shrinking.scale(0) if progress.stage == "fit" else None)
+        assert not hasattr(model, "model_")
 
 
 def test_partitions_may_be_empty_and_lack_classes(client):
@@ -351,10 +484,37 @@ def test_bad_arguments_are_named(client):
         DaskRBRRegressor(client=client).fit(frame, dd.from_pandas(pd.Series(range(6)), npartitions=3))
     with pytest.raises(TypeError, match="client is a str"):
         DaskRBRRegressor(client="tcp://nowhere").fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"partition 0: y has shape \(3, 2\); it must be one column"):
+        DaskRBRRegressor(client=client).fit(X, X)
+    with pytest.raises(ValueError, match="partition .*: y holds text or other objects; a regressor needs numbers"):
+        DaskRBRRegressor(client=client).fit(X, da.from_array(np.array(list("abcdef")), chunks=3))
+    with pytest.raises(ValueError, match=r"partition .*: sample_weight\[0\] is -1.0; all of sample_weight must be at"):
+        DaskRBRRegressor(client=client).fit(X, X[:, 0], sample_weight=-X[:, 0])
     with pytest.raises(ValueError, match="only one class"):
         DaskRBRClassifier(client=client).fit(X, X[:, 0])
     with pytest.raises(ValueError, match="timeout is 0"):
         DaskRBRRegressor(client=client, timeout=0).fit(X, X[:, 0])
+
+
+def test_parameters_may_have_no_names(client):
+    own = DaskRBRRegressor("poisson", client=client, max_features=2)
+    assert own.loss == "poisson" and clone(own).get_params()["loss"] == "poisson"
+    assert set(own.get_params()) == set(rbr.RBRRegressor().get_params()) | {"client", "timeout"}
+
+
+def test_clients_that_cannot_fit_are_named(cluster):
+    X = da.ones((6, 2), chunks=3)
+    closed = distributed.Client(cluster, set_as_default=False)
+    closed.close()
+    with pytest.raises(ValueError, match="client is closed; it must be open"):
+        DaskRBRRegressor(client=closed).fit(X, X[:, 0])
+
+    async def fit():
+        async with distributed.Client(cluster.scheduler_address, asynchronous=True, set_as_default=False) as own:
+            DaskRBRRegressor(client=own).fit(X, X[:, 0])
+
+    with pytest.raises(ValueError, match="client is asynchronous"):
+        asyncio.run(fit())
 
 
 def test_ctrl_c_leaves_the_workers_clean(client):
@@ -379,6 +539,20 @@ def test_a_signal_while_waiting_leaves_the_workers_clean(client):
     with pytest.raises(KeyboardInterrupt):
         DaskRBRRegressor(client=client).fit(X, X[:, 0])
     assert nothing_left(client, 20.0)
+
+
+def slow_answer(part):
+    time.sleep(3.0)
+
+
+def test_a_signal_while_workers_answer(client):
+    own, parts = executor.Cluster(client, 60.0), client.scatter([1, 2], hash=False)
+    threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        own.answers(slow_answer, parts, names=["one", "two"])
+    assert time.monotonic() - start < 2.5
+    assert nothing_left(client)
 
 
 def test_sketches_stay_as_they_are_when_they_are_merged():

@@ -17,7 +17,7 @@ from rbr.estimators.interactions import fit_with_pairs
 from rbr.estimators.refine import refine_cuts
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel
-from rbr.objective import Objective
+from rbr.objective import Objective, parts
 from rbr.objective.parts import LocalParts, Part, parts_objective
 from rbr.objective.parts_tree import Tree, merged
 from rbr.solvers.averages import average_over_pieces
@@ -78,7 +78,9 @@ def test_every_loss_fits_from_parts(loss):
 @pytest.mark.long
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "poisson", "multinomial"])
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_many_rows_in_parts(loss, is_weighted, tmp_path):
+@pytest.mark.parametrize("most_gathered", [0, parts.MOST_GATHERED_BYTES])
+def test_many_rows_in_parts(loss, is_weighted, most_gathered, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "MOST_GATHERED_BYTES", most_gathered)
     rng = np.random.default_rng(0)
     design = rbr.BinnedMatrix(rng.integers(0, 24, (6, 8000)), 24 * np.arange(7))
     y = make_target(loss, design, strength=2.0)
@@ -93,6 +95,23 @@ def test_many_rows_in_parts(loss, is_weighted, tmp_path):
     assert_same_fit(one, expected)
     assert_same_bits(one, other)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_sample_of_parts_is_that_of_rows_in_memory():
+    rng = np.random.default_rng(0)
+    design = rbr.BinnedMatrix(rng.integers(0, 24, (6, 8000)), 24 * np.arange(7))
+    y = make_target("log_loss", design, strength=2.0)
+    plain = objective_of(design, y, "log_loss", sample_weight=rng.uniform(0.5, 2.0, 8000), **MANY)
+    samples = [objective.sample(1 / 4) for objective in (plain, in_parts(plain, 1, 512), in_parts(plain, 3, 512))]
+    f, support = 0.1 * rng.normal(size=plain.zero_tables().shape), np.arange(6)
+    losses = [sample.point(f, support).loss for sample in samples]
+    np.testing.assert_allclose(losses[1:], losses[0], rtol=1e-12)
+    assert losses[1] == losses[2] and all(sample.n_total == samples[0].n_total for sample in samples)
+    assert all(sample._is_part_of_many for sample in samples)
+    y = np.zeros(8000)
+    y[1] = 1.0
+    rare = objective_of(design, y, "log_loss", **MANY)
+    assert rare.sample(1 / 4) is None and in_parts(rare, 3, 512).sample(1 / 4) is None
 
 
 @pytest.mark.parametrize("weight", [None, "whole", "real"])
