@@ -169,7 +169,7 @@ def test_a_callback_stops_the_rounds_over_pairs(data):
         seen.clear()
         return fit_with_pairs(
             objective_of(B, y),
-            lambda own: rbr.solve(objective=own),
+            lambda own, way=None: rbr.solve(objective=own),
             PairSpec(np.empty((0, 2), dtype=np.int64), np.array([[0, 1]])),
             np.zeros(2, dtype=bool),
             callback=lambda own: seen.append(own) or len(seen) >= stops_at,
