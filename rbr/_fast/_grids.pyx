@@ -7,23 +7,20 @@ from libc.stdlib cimport free, malloc
 cdef extern from "grids.h":
     enum:
         S_
-        SX
-        SY
         W_
-        WX
-        WY
-        WXX
-        WYY
-        WXY
         MOMENTS
         TOLD
     ctypedef struct wide_number:
         double mantissa
         double power
-    void add_moments(long n, long stride, const double *left, const double *right, double *out) noexcept nogil
+    void add_moments(
+        long n, long stride, const double *left, const double *right, double shift, double *out
+    ) noexcept nogil
+    void add_bins(long stride, const double *left, const double *right, double shift, double *out) noexcept nogil
     void whole_rectangles(
-        long n, long stride, const double *moments, double rises_x, const double *rises_y, double prior,
-        double plane_share, double *mantissa, double *power, double *told,
+        long n, long stride, const double *moments, double rises_x, const double *rises_y, double first_x,
+        const double *first_y, double prior, double plane_share, double twist_share, double *mantissa, double *power,
+        double *told,
     ) noexcept nogil
     wide_number times(wide_number a, wide_number b) noexcept nogil
     wide_number normal(wide_number a) noexcept nogil
@@ -42,9 +39,9 @@ cdef extern from "grids.h":
 cdef enum:
     LEAST_PLANE = 3
     # Numbers of scratch per rectangle: moments, evidence, what it says, its plane, and probabilities.
-    PER_RECTANGLE = MOMENTS + 2 + TOLD + 3 + 4
-    # And per node of a side: whether planes rise along it, the probabilities of all levels, and counts.
-    PER_NODE = 6
+    PER_RECTANGLE = MOMENTS + 2 + TOLD + 4 + 4
+    # And per node of a side: whether planes rise along it, its first bin, the probabilities of all levels, and counts.
+    PER_NODE = 7
 # Another place than the middle must explain more by this part of what the bins could: less is a rounding error.
 cdef double LEAST_GAIN = 1e-10
 
@@ -145,6 +142,7 @@ cdef struct Rectangles:
     double *levels_a   # and of being cut into all bins of a, or of b, at once
     double *levels_b
     double *rises      # whether planes may rise along b, by node
+    double *firsts     # the first bin of each node of b
     double *counts     # rectangles, unknowns and their squares, by node of b
 
 
@@ -156,14 +154,15 @@ cdef Rectangles _rectangles(Py_ssize_t n_a, Py_ssize_t n_b, double *scratch) noe
     at.power = at.mantissa + at.n
     at.told = at.power + at.n
     at.plane = at.told + TOLD * at.n
-    at.reached = at.plane + 3 * at.n
+    at.reached = at.plane + 4 * at.n
     at.whole = at.reached + at.n
     at.by_a = at.whole + at.n
     at.by_b = at.by_a + at.n
     at.levels_b = at.by_b + at.n
     at.levels_a = at.levels_b + n_a
     at.rises = at.levels_a + n_b
-    at.counts = at.rises + n_b
+    at.firsts = at.rises + n_b
+    at.counts = at.firsts + n_b
     return at
 
 
@@ -173,20 +172,16 @@ cdef void _sum_cells(
 ) noexcept nogil:
     """The moments of row i of the rectangles, which is a single bin of a."""
     cdef:
-        Py_ssize_t j, q, cell, row = i * b.n
-        double *m
-        double x = a.first[i], y
+        Py_ssize_t j, q, cell
+        double *row = at.moments + i * b.n
     for j in range(b.n - 1, -1, -1):
-        m = at.moments + row + j
         if b.left[j] < 0:
-            cell, y = a.first[i] * stride + b.first[j], b.first[j]
-            m[S_ * at.n], m[W_ * at.n] = sums[cell], weights[cell]
-            m[SX * at.n], m[SY * at.n] = sums[cell] * x, sums[cell] * y
-            m[WX * at.n], m[WY * at.n] = weights[cell] * x, weights[cell] * y
-            m[WXX * at.n], m[WYY * at.n], m[WXY * at.n] = m[WX * at.n] * x, m[WY * at.n] * y, m[WX * at.n] * y
-        else:
+            cell = a.first[i] * stride + b.first[j]
             for q in range(MOMENTS):
-                m[q * at.n] = at.moments[q * at.n + row + b.left[j]] + at.moments[q * at.n + row + b.right[j]]
+                row[q * at.n + j] = 0.0
+            row[S_ * at.n + j], row[W_ * at.n + j] = sums[cell], weights[cell]
+        else:
+            add_bins(at.n, row + b.left[j], row + b.right[j], b.first[b.right[j]] - b.first[j], row + j)
 
 
 cdef wide_number _evidence(const Rectangles *at, Py_ssize_t k) noexcept nogil:
@@ -290,16 +285,16 @@ cdef void _tell_cells(
     for j in range(b.n):
         v = at.plane + i * b.n + j
         if b.left[j] < 0:
-            out[a.first[i] * stride + b.first[j]] = v[0] + v[at.n] * a.first[i] + v[2 * at.n] * b.first[j]
+            out[a.first[i] * stride + b.first[j]] = v[0] + v[at.n] * a.first[i] + (v[2 * at.n] + v[3 * at.n] * a.first[i]) * b.first[j]
             continue
-        for q in range(3):
+        for q in range(4):
             v[q * at.n + b.left[j] - j] += v[q * at.n]
             v[q * at.n + b.right[j] - j] += v[q * at.n]
 
 
 cdef void _average(
     const double *sums, const double *weights, Py_ssize_t stride, Halves *a, Halves *b, double prior, double cut_share,
-    double plane_share, double *out, double *totals, double *scratch,
+    double plane_share, double twist_share, double *out, double *totals, double *scratch,
 ) noexcept nogil:
     """Adds the log evidence, the numbers of rectangles and unknowns, and the squares of the unknowns to totals."""
     cdef:
@@ -307,13 +302,14 @@ cdef void _average(
         Rectangles at = _rectangles(a.n, b.n, scratch)
         bint rises_x
     for j in range(b.n):
-        at.rises[j] = plane_share > 0.0 and b.last[j] - b.first[j] >= LEAST_PLANE
+        at.firsts[j] = b.first[j]
+        at.rises[j] = plane_share + twist_share > 0.0 and b.last[j] - b.first[j] >= LEAST_PLANE
         at.levels_a[j] = 0.0
     for i in range(3 * b.n):
         at.counts[i] = 0.0
     for i in range(a.n):
         at.levels_b[i] = 0.0
-    for i in range(3 * at.n):
+    for i in range(4 * at.n):
         at.plane[i] = 0.0
     for i in range(at.n):
         at.reached[i] = 0.0
@@ -322,10 +318,12 @@ cdef void _average(
         if a.left[i] < 0:
             _sum_cells(sums, weights, stride, a, b, i, &at)
         else:
-            add_moments(b.n, at.n, at.moments + left, at.moments + right, at.moments + row)
-        rises_x = plane_share > 0.0 and a.last[i] - a.first[i] >= LEAST_PLANE
+            add_moments(
+                b.n, at.n, at.moments + left, at.moments + right, a.first[a.right[i]] - a.first[i], at.moments + row
+            )
+        rises_x = plane_share + twist_share > 0.0 and a.last[i] - a.first[i] >= LEAST_PLANE
         whole_rectangles(
-            b.n, at.n, at.moments + row, rises_x, at.rises, prior, plane_share,
+            b.n, at.n, at.moments + row, rises_x, at.rises, a.first[i], at.firsts, prior, plane_share, twist_share,
             at.mantissa + row, at.power + row, at.told + row,
         )
         for j in range(b.n - 1, -1, -1):
@@ -359,6 +357,7 @@ def average_grids(
     const double[::1] priors,        # IN  (n_grids,): the precision of the prior of a rectangle's value, positive
     double cut_share,                # IN  the prior probability that a rectangle is halved
     double plane_share,              # IN  the prior share of planes among rectangles that are left whole
+    double twist_share,              # IN  that of twisted planes
     Py_ssize_t n_blocks,             # IN  of the other side, over which a cut place is chosen; 0 for the middle
     double[::1] out,                 # OUT (offsets[-1],), the grids first <= t < last
     double[::1] evidence_out,        # OUT (n_grids,)
@@ -419,7 +418,7 @@ def average_grids(
                         _average(
                             &sums[offsets[t]] + at_a[row] * stride + at_b[column],
                             &weights[offsets[t]] + at_a[row] * stride + at_b[column],
-                            stride, &a[row], &b[column], priors[t], cut_share, plane_share,
+                            stride, &a[row], &b[column], priors[t], cut_share, plane_share, twist_share,
                             &out[offsets[t]] + at_a[row] * stride + at_b[column], totals, scratch,
                         )
             evidence_out[t], pieces_out[t] = totals[0], totals[1]

@@ -136,12 +136,12 @@ def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, option
 
 
 def averaged_grids(
-    offsets, sides, S, W, priors, options, n_threads: int, *, plane_share: float | None = None, n_blocks: int = 0
+    offsets, sides, S, W, priors, options, n_threads: int, *, only_constants: bool = False, n_blocks: int = 0
 ):
     """(means, evidence, number of rectangles, suggested priors) of grids that stand side by side."""
     n = len(sides)
     out, results = np.zeros(len(S)), np.zeros((3, n))
-    shares = options.cut_share, options.plane_share if plane_share is None else plane_share
+    shares = options.cut_share, *((0.0, 0.0) if only_constants else (options.plane_share, options.twist_share))
     inputs = offsets, sides, np.ascontiguousarray(S), np.ascontiguousarray(W), priors, *shares, n_blocks
     over_ranges(kernels().average_grids, n, min(n_threads, n), *inputs, out, *results)
     return out, *results
@@ -386,6 +386,6 @@ class PairSearch:
             total = np.maximum(np.add.reduceat(W, offsets[:-1]), 1e-300)
             S = S - W * (np.add.reduceat(S, offsets[:-1]) / total)[table]
             priors = np.maximum(JUDGED_PRIOR_ROWS * total / rows.n_total, 1e-300)
-            found = averaged_grids(offsets, sides, S, W, priors, rows.options, rows.n_threads, plane_share=0.0)
+            found = averaged_grids(offsets, sides, S, W, priors, rows.options, rows.n_threads, only_constants=True)
             best = np.maximum(best, found[1])
         return best
