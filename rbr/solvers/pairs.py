@@ -135,6 +135,11 @@ def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, option
     return np.maximum(odds - options.discount_of_pairs, -np.log(options.most_odds_of_pairs))
 
 
+def _settled(n_pairs: int, options: SolverOptions) -> float:
+    """When rounds end whose tables only decide which pairs are used."""
+    return max(options.bag_settled, options.settled_per_pair * n_pairs)
+
+
 def averaged_grids(
     offsets, sides, S, W, priors, options, n_threads: int, *, only_constants: bool = False, n_blocks: int = 0
 ):
@@ -214,7 +219,7 @@ class PairSearch:
     def again(self, mains: Any, used_df: float, fit: PairFit) -> PairFit | None:
         """The same pairs beside other mains."""
         rows = self.objective.shifted_by(mains)
-        found, _ = self._rounds(rows, used_df, fit, np.empty((0, 2), dtype=np.int64))
+        found, _ = self._rounds(rows, used_df, fit, np.empty((0, 2), dtype=np.int64), is_last=True)
         if not found.n_pairs:
             return None
         gains = dict(zip(map(tuple, fit.pairs.tolist()), fit.gain.tolist(), strict=True))
@@ -255,7 +260,7 @@ class PairSearch:
         bound = Constraints(shape="free").bind_to(inside.tables, inside.n_total)
         run = GridAveraging(
             *(inside, bound, self.alpha, np.ones(fit.n_pairs, dtype=bool), fit.dispersion, True),
-            inside.options.bag_settled,
+            _settled(fit.n_pairs, inside.options),
         )
         run.posterior.rows[:], run.posterior.evidence[:] = fit.prior_rows, fit.evidence
         return run.settle(run.point(), lambda point: False)[0]
@@ -269,9 +274,11 @@ class PairSearch:
     def _is_full(self, fit: PairFit) -> bool:
         return self.spec.most is not None and fit.n_pairs >= self.spec.most
 
-    def _rounds(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray) -> tuple[PairFit, bool]:
+    def _rounds(
+        self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray, is_last: bool = False
+    ) -> tuple[PairFit, bool]:
         """Rounds over the pairs so far and some new ones; those without evidence are dropped at the end."""
-        run, pairs = self._begin(rows, used_df, fit, new)
+        run, pairs = self._begin(rows, used_df, fit, new, is_last)
         point, is_stopped = run.settle(run.point(), self.report)
         used = np.flatnonzero((run.posterior.share > 0.5).any(axis=1))
         n_forced = int(run.bound.forced.sum())
@@ -282,19 +289,19 @@ class PairSearch:
         if len(kept) < len(pairs):
             found = self._only(rows, found, kept)
             if len(kept):
-                run, _ = self._begin(rows, used_df, found, np.empty((0, 2), dtype=np.int64))
+                run, _ = self._begin(rows, used_df, found, np.empty((0, 2), dtype=np.int64), is_last)
                 point, is_stopped = run.settle(run.point(point.intercept), self.report)
                 found = self._finished(run, point, found.pairs)
         return found, is_stopped
 
-    def _begin(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray):
+    def _begin(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray, is_last: bool):
         pairs = new if fit is None else np.concatenate([fit.pairs, new])
         order = np.lexsort(pairs.T[::-1])
         pairs = pairs[order]
         objective = rows.over_pairs(self.coarse, pairs)
         bound = Constraints(shape="free").bind_to(objective.tables, objective.n_total)
         bound = replace(bound, forced=self._is_forced(pairs))
-        settled = objective.options.bag_settled
+        settled = objective.options.bag_settled if is_last else _settled(len(pairs), objective.options)
         own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
         run = GridAveraging(
             *(objective, bound, *own),
