@@ -72,10 +72,12 @@ class GridAveraging(Averaging):
 
     n_candidates : the pairs that could have been chosen
     used_df : the numbers that the mains have been fitted with
+    is_last : whether the tables are kept as they are in the end
     """
 
     n_candidates: int = 1
     used_df: float = 0.0
+    is_last: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -121,10 +123,25 @@ class GridAveraging(Averaging):
         )
 
     def settle(self, point: Point, report: Callable[[Point], bool]) -> tuple[Point, bool]:
-        """Rounds over all pairs until the loss settles."""
+        """Rounds over all pairs until the loss settles.
+
+        If their tables only decide which pairs are used, less is asked of the loss: what decides between pairs is more.
+        But tables of classes go on growing in small steps.
+        """
         self.measure_growth(point)
         self.estimate_dispersion(point)
-        return self._settle(point, np.arange(self.bound.n_features), report)
+        everything, options = np.arange(self.bound.n_features), self.objective.options
+        self.settled, n_pairs, is_stopped = np.inf, len(everything), False
+        while not is_stopped:
+            settled = options.bag_settled
+            if not (self.is_last or self.has_bounded_rows):
+                settled = max(settled, options.settled_per_pair * n_pairs)
+            if settled >= self.settled:
+                break
+            self.settled = settled
+            point, is_stopped = self._settle(point, everything, report)
+            n_pairs = len(self.used())
+        return point, is_stopped
 
 
 def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, options: SolverOptions) -> np.ndarray:
@@ -133,11 +150,6 @@ def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, option
     if not has_bounded_rows:
         return odds + options.price_of_prior
     return np.maximum(odds - options.discount_of_pairs, -np.log(options.most_odds_of_pairs))
-
-
-def _settled(n_pairs: int, options: SolverOptions) -> float:
-    """When rounds end whose tables only decide which pairs are used."""
-    return max(options.bag_settled, options.settled_per_pair * n_pairs)
 
 
 def averaged_grids(
@@ -258,10 +270,7 @@ class PairSearch:
 
     def _on_bag(self, inside: Objective, fit: PairFit) -> Point:
         bound = Constraints(shape="free").bind_to(inside.tables, inside.n_total)
-        run = GridAveraging(
-            *(inside, bound, self.alpha, np.ones(fit.n_pairs, dtype=bool), fit.dispersion, True),
-            _settled(fit.n_pairs, inside.options),
-        )
+        run = GridAveraging(*(inside, bound, self.alpha, np.ones(fit.n_pairs, dtype=bool), fit.dispersion, True))
         run.posterior.rows[:], run.posterior.evidence[:] = fit.prior_rows, fit.evidence
         return run.settle(run.point(), lambda point: False)[0]
 
@@ -301,12 +310,12 @@ class PairSearch:
         objective = rows.over_pairs(self.coarse, pairs)
         bound = Constraints(shape="free").bind_to(objective.tables, objective.n_total)
         bound = replace(bound, forced=self._is_forced(pairs))
-        settled = objective.options.bag_settled if is_last else _settled(len(pairs), objective.options)
-        own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
+        own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion
         run = GridAveraging(
             *(objective, bound, *own),
             n_candidates=len(self.spec.candidates) + len(self.spec.forced),
             used_df=used_df,
+            is_last=is_last,
         )
         if fit is not None:
             self._go_on(run, fit, np.argsort(order)[: fit.n_pairs])
