@@ -37,7 +37,8 @@ static inline void add_parts(
     moved[WXXY] = m[WXXY * stride] + twice * wxy + square * wy;
     moved[WXYY] = wxyy + shift * wyy;
     moved[WXXYY] = m[WXXYY * stride] + twice * wxyy + square * wyy;
-    for (int q = 0; q < MOMENTS; q++) out[q * stride + k] = left[q * stride + k] + moved[q];
+    for (int q = 0; q < MOMENTS; q++)
+        out[q * stride + k] = left[q * stride + k] + moved[q];
 }
 
 ON_WIDE_REGISTERS static void add_moments(
@@ -47,9 +48,7 @@ ON_WIDE_REGISTERS static void add_moments(
 }
 
 /* The same along y, for rectangles of one bin along x. */
-static inline void add_bins(
-    long stride, const double *left, const double *right, double shift, double *out
-) {
+static inline void add_bins(long stride, const double *left, const double *right, double shift, double *out) {
     for (int q = 0; q < MOMENTS; q++) out[q * stride] = 0.0;
     double s = right[S_ * stride], w = right[W_ * stride], wy = right[WY * stride];
     out[S_ * stride] = left[S_ * stride] + s;
