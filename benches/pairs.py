@@ -36,7 +36,7 @@ def fit_rbr(task: str, X, y, exposure, **options):
         m = RBRRegressor(loss=loss, n_jobs=1, **options).fit(X, y, **offset)
         predict = lambda X, e: m.predict(X, **({} if e is None else {"offset": np.log(e)}))  # noqa: E731
     pairs = [term for term in m.terms_ if term.kind == "pair"]
-    return predict, len(pairs), sum(len(term.pieces) for term in pairs)
+    return predict, len(pairs), sum(term.n_pieces for term in pairs)
 
 
 def fit_ebm(task: str, X, y, exposure):

@@ -23,7 +23,8 @@ def average_grids_cases(draw):
     args = offsets, sides, weights * values, weights, priors
     for array in args:
         array.setflags(write=False)
-    shares = draw(st.sampled_from([0.1, 0.5, 0.9])), draw(st.sampled_from([0.0, 0.5, 1.0]))
+    whole = draw(st.sampled_from([(0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.25, 0.25), (0.0, 0.5), (0.3, 0.7)]))
+    shares = draw(st.sampled_from([0.1, 0.5, 0.9])), *whole
     n_blocks = draw(st.sampled_from([0, 1, 3]))
     return Case((*args, *shares, n_blocks), [np.zeros(offsets[-1]), *(np.zeros(n) for _ in range(3))], n, assert_near)
 

@@ -1,36 +1,54 @@
 """The kernel of averages over all ways to halve a grid into rectangles."""
 
-from libc.math cimport INFINITY, exp, fabs, log, log1p, sqrt
+from libc.math cimport fabs
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
-# A side of fewer bins has no slope; neither has one whose bins' numbers vary less, which is a rounding error.
+cdef extern from "grids.h":
+    enum:
+        S_
+        W_
+        MOMENTS
+        TOLD
+    ctypedef struct wide_number:
+        double mantissa
+        double power
+    void add_moments(
+        long n, long stride, const double *left, const double *right, double shift, double *out
+    ) noexcept nogil
+    void add_bins(long stride, const double *left, const double *right, double shift, double *out) noexcept nogil
+    void whole_rectangles(
+        long n, long stride, const double *moments, double rises_x, const double *rises_y, double first_x,
+        const double *first_y, double prior, double plane_share, double twist_share, double *mantissa, double *power,
+        double *told,
+    ) noexcept nogil
+    wide_number times(wide_number a, wide_number b) noexcept nogil
+    wide_number normal(wide_number a) noexcept nogil
+    double with_power(wide_number a, double power) noexcept nogil
+    double log_of(wide_number a) noexcept nogil
+    void tell_row(
+        long n, long stride, const double *p, const double *whole, const double *weights, const double *told,
+        double *plane, double *counts,
+    ) noexcept nogil
+    void leave_to_parts(
+        long n, long stride, const double *p, const double *halved, const double *plane, double *reached_left,
+        double *reached_right, double *plane_left, double *plane_right,
+    ) noexcept nogil
+
+# A side of fewer bins has no slope.
 cdef enum:
     LEAST_PLANE = 3
-    MOMENTS = 9
-    # Doubles of scratch per rectangle: moments, the plane that its parents leave to it, its evidence and probabilities.
-    PER_RECTANGLE = 20
-cdef double LEAST_SPREAD = 1e-9
+    # Numbers of scratch per rectangle: moments, evidence, what it says, its plane, and probabilities.
+    PER_RECTANGLE = MOMENTS + 2 + TOLD + 4 + 4
+    # And per node of a side: whether planes rise along it, its first bin, the probabilities of all levels, and counts.
+    PER_NODE = 7
 # Another place than the middle must explain more by this part of what the bins could: less is a rounding error.
 cdef double LEAST_GAIN = 1e-10
 
 # A rectangle that is less likely than this adds nothing to the average.
 cdef double NEVER = 1e-17
 
-# The moments of a rectangle: sums of S, S x, S y, W, W x, W y, W x^2, W y^2, W x y.
-cdef enum:
-    S = 0
-    SX = 1
-    SY = 2
-    W = 3
-    WX = 4
-    WY = 5
-    WXX = 6
-    WYY = 7
-    WXY = 8
-
-
-# The parts of a side: node 0 is the whole side, and the two parts of a node come after it.
+# The parts of a side: node 0 is the whole side, and the parts of a node come after it.
 cdef struct Halves:
     Py_ssize_t n
     bint has_levels     # whether the whole side may also be cut into all its bins at once
@@ -38,20 +56,6 @@ cdef struct Halves:
     int64_t *last
     int64_t *left       # the nodes of its parts, -1 for a single bin
     int64_t *right
-
-
-# What a whole rectangle can be: the log evidence of a constant, what a plane gains, and its value and slopes.
-cdef struct Whole:
-    double constant
-    double gain
-    double value
-    double square
-    double slope_x
-    double slope_y
-    double centre_x
-    double centre_y
-    double of_slopes    # the mean square of the slopes, in units of their prior's variance
-    int n_slopes
 
 
 # Running sums along a side, by block of the other side: entry (bin, block).
@@ -72,23 +76,26 @@ cdef double _explained(const Blocks *blocks, Py_ssize_t first, Py_ssize_t last) 
     return 0.5 * total
 
 
-cdef Py_ssize_t _cut(Halves *side, const Blocks *blocks, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    cdef Py_ssize_t node = side.n, middle = (first + last) // 2, m
+cdef void _cut(Halves *side, const Blocks *blocks, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t node = 0, first, last, middle, m
     cdef double both, most
-    side.n += 1
-    side.first[node] = first
-    side.last[node] = last
-    side.left[node] = side.right[node] = -1
-    if last - first > 1:
-        if blocks.n:
-            most = _explained(blocks, first, middle) + _explained(blocks, middle, last)
-            for m in range(first + 1, last):
-                both = _explained(blocks, first, m) + _explained(blocks, m, last)
-                if both > most + blocks.least:
-                    middle, most = m, both
-        side.left[node] = _cut(side, blocks, first, middle)
-        side.right[node] = _cut(side, blocks, middle, last)
-    return node
+    side.n, side.first[0], side.last[0] = 1, 0, n
+    while node < side.n:
+        first, last = side.first[node], side.last[node]
+        side.left[node] = side.right[node] = -1
+        if last - first > 1:
+            middle = (first + last) // 2
+            if blocks.n:
+                most = _explained(blocks, first, middle) + _explained(blocks, middle, last)
+                for m in range(first + 1, last):
+                    both = _explained(blocks, first, m) + _explained(blocks, m, last)
+                    if both > most + blocks.least:
+                        middle, most = m, both
+            side.left[node], side.right[node] = side.n, side.n + 1
+            side.first[side.n], side.last[side.n] = first, middle
+            side.first[side.n + 1], side.last[side.n + 1] = middle, last
+            side.n += 2
+        node += 1
 
 
 cdef void _cut_side(
@@ -117,181 +124,229 @@ cdef void _cut_side(
     for k in range(blocks.n):
         w = blocks.weights[n * blocks.n + k]
         blocks.least += LEAST_GAIN * 0.5 * size[k] * size[k] / (w + prior)
-    _cut(side, &blocks, 0, n)
+    _cut(side, &blocks, n)
 
 
-cdef double _of_levels(const Halves *side, const double *evidence, Py_ssize_t at, Py_ssize_t stride) noexcept nogil:
-    """The log evidence of all single bins of a side together; node k has the entry at + k * stride."""
-    cdef Py_ssize_t k
-    cdef double total = 0.0
-    for k in range(side.n):
-        if side.left[k] < 0:
-            total += evidence[at + k * stride]
+# The rectangles of a grid, by node of the first side and of the second; `moments`, `told` and `plane` by number, too.
+cdef struct Rectangles:
+    Py_ssize_t n
+    double *moments
+    double *mantissa   # of the evidence
+    double *power
+    double *told       # what each adds if it is left whole
+    double *plane      # what is left to the parts of its parents
+    double *reached    # probability of being a part
+    double *whole      # probabilities of being left whole, and of being halved along a and b
+    double *by_a
+    double *by_b
+    double *levels_a   # and of being cut into all bins of a, or of b, at once
+    double *levels_b
+    double *rises      # whether planes may rise along b, by node
+    double *firsts     # the first bin of each node of b
+    double *counts     # rectangles, unknowns and their squares, by node of b
+
+
+cdef Rectangles _rectangles(Py_ssize_t n_a, Py_ssize_t n_b, double *scratch) noexcept nogil:
+    cdef Rectangles at
+    at.n = n_a * n_b
+    at.moments = scratch
+    at.mantissa = at.moments + MOMENTS * at.n
+    at.power = at.mantissa + at.n
+    at.told = at.power + at.n
+    at.plane = at.told + TOLD * at.n
+    at.reached = at.plane + 4 * at.n
+    at.whole = at.reached + at.n
+    at.by_a = at.whole + at.n
+    at.by_b = at.by_a + at.n
+    at.levels_b = at.by_b + at.n
+    at.levels_a = at.levels_b + n_a
+    at.rises = at.levels_a + n_b
+    at.firsts = at.rises + n_b
+    at.counts = at.firsts + n_b
+    return at
+
+
+cdef void _sum_cells(
+    const double *sums, const double *weights, Py_ssize_t stride, const Halves *a, const Halves *b, Py_ssize_t i,
+    Rectangles *at,
+) noexcept nogil:
+    """The moments of row i of the rectangles, which is a single bin of a."""
+    cdef:
+        Py_ssize_t j, q, cell
+        double *row = at.moments + i * b.n
+    for j in range(b.n - 1, -1, -1):
+        if b.left[j] < 0:
+            cell = a.first[i] * stride + b.first[j]
+            for q in range(MOMENTS):
+                row[q * at.n + j] = 0.0
+            row[S_ * at.n + j], row[W_ * at.n + j] = sums[cell], weights[cell]
+        else:
+            add_bins(at.n, row + b.left[j], row + b.right[j], b.first[b.right[j]] - b.first[j], row + j)
+
+
+cdef wide_number _evidence(const Rectangles *at, Py_ssize_t k) noexcept nogil:
+    cdef wide_number found
+    found.mantissa, found.power = at.mantissa[k], at.power[k]
+    return found
+
+
+cdef wide_number _of_levels(const Rectangles *at, const Halves *side, Py_ssize_t k, Py_ssize_t step) noexcept nogil:
+    """The evidence of all single bins of a side together; that of node t is at k + t * step."""
+    cdef:
+        Py_ssize_t t
+        wide_number total
+    total.mantissa, total.power = 1.0, 0.0
+    for t in range(side.n):
+        if side.left[t] < 0:
+            total = normal(times(total, _evidence(at, k + t * step)))
     return total
 
 
-cdef void _reach_levels(const Halves *side, double *reached, Py_ssize_t at, Py_ssize_t stride, double p) noexcept nogil:
-    cdef Py_ssize_t k
-    for k in range(side.n):
-        if side.left[k] < 0:
-            reached[at + k * stride] += p
+cdef void _reach_levels(const Halves *side, double *reached, Py_ssize_t step, double p) noexcept nogil:
+    cdef Py_ssize_t t
+    for t in range(side.n):
+        if side.left[t] < 0:
+            reached[t * step] += p
 
 
-cdef Whole _whole(const double *m, Py_ssize_t n_x, Py_ssize_t n_y, double prior, bint has_planes) noexcept nogil:
+cdef void _weigh(
+    Rectangles *at, const Halves *a, const Halves *b, Py_ssize_t i, Py_ssize_t j, double cut_share
+) noexcept nogil:
+    """The evidence of rectangle (i, j) from that of its parts, and the probabilities of its ways to be cut."""
     cdef:
-        Whole found
-        double w = m[W], s = m[S], var_x, var_y, x = 0.0, y = 0.0, between, on, off, det
-        double slope_prior = 3.0 * prior
-        bint along_x, along_y
-    found.value = s / (w + prior)
-    found.constant = 0.5 * s * found.value - 0.5 * log1p(w / prior)
-    found.square = found.value * found.value + 1.0 / (w + prior)
-    found.centre_x = m[WX] / w
-    found.centre_y = m[WY] / w
-    found.slope_x = found.slope_y = found.gain = found.of_slopes = 0.0
-    var_x = m[WXX] / w - found.centre_x * found.centre_x
-    var_y = m[WYY] / w - found.centre_y * found.centre_y
-    along_x = has_planes and n_x >= LEAST_PLANE and var_x > LEAST_SPREAD
-    along_y = has_planes and n_y >= LEAST_PLANE and var_y > LEAST_SPREAD
-    found.n_slopes = along_x + along_y
-    if along_x:
-        x = (m[SX] - s * found.centre_x) / sqrt(var_x)
-    if along_y:
-        y = (m[SY] - s * found.centre_y) / sqrt(var_y)
-    on = w + slope_prior
-    if along_x and along_y:
-        between = (m[WXY] / w - found.centre_x * found.centre_y) / sqrt(var_x * var_y)
-        off = w * between
-        det = on * on - off * off
-        found.slope_x = (on * x - off * y) / det
-        found.slope_y = (on * y - off * x) / det
-        found.gain = -0.5 * log(det / (slope_prior * slope_prior))
-        found.of_slopes = 2.0 * on / det
-    elif along_x or along_y:
-        found.slope_x = x / on
-        found.slope_y = y / on
-        found.gain = -0.5 * log1p(w / slope_prior)
-        found.of_slopes = 1.0 / on
-    found.gain += 0.5 * (x * found.slope_x + y * found.slope_y)
-    found.of_slopes += found.slope_x * found.slope_x + found.slope_y * found.slope_y
-    found.of_slopes *= 3.0
-    if along_x:
-        found.slope_x /= sqrt(var_x)
-    if along_y:
-        found.slope_y /= sqrt(var_y)
-    return found
+        Py_ssize_t k = i * b.n + j
+        bint in_a = a.left[i] >= 0, in_b = b.left[j] >= 0, all_a = i == 0 and a.has_levels, all_b = j == 0 and b.has_levels
+        wide_number whole = _evidence(at, k), by_a, by_b, of_a, of_b, total
+        double share, power
+    whole = normal(whole)
+    at.whole[k], at.by_a[k], at.by_b[k] = 1.0, 0.0, 0.0
+    if not at.moments[W_ * at.n + k] > 0.0 or not (in_a or in_b):
+        at.mantissa[k], at.power[k] = whole.mantissa, whole.power
+        return
+    share = cut_share / (in_a + in_b + all_a + all_b)
+    whole.mantissa *= 1.0 - cut_share
+    by_a.mantissa = by_b.mantissa = of_a.mantissa = of_b.mantissa = 0.0
+    by_a.power = by_b.power = of_a.power = of_b.power = power = whole.power
+    if in_a:
+        by_a = times(_evidence(at, a.left[i] * b.n + j), _evidence(at, a.right[i] * b.n + j))
+        power = max(power, by_a.power)
+    if in_b:
+        by_b = times(_evidence(at, i * b.n + b.left[j]), _evidence(at, i * b.n + b.right[j]))
+        power = max(power, by_b.power)
+    if all_a:
+        of_a = _of_levels(at, a, j, b.n)
+        power = max(power, of_a.power)
+    if all_b:
+        of_b = _of_levels(at, b, i * b.n, 1)
+        power = max(power, of_b.power)
+    at.whole[k] = with_power(whole, power)
+    at.by_a[k], at.by_b[k] = share * with_power(by_a, power), share * with_power(by_b, power)
+    of_a.mantissa, of_b.mantissa = share * with_power(of_a, power), share * with_power(of_b, power)
+    total.mantissa = at.whole[k] + at.by_a[k] + at.by_b[k] + of_a.mantissa + of_b.mantissa
+    total.power = power
+    share = 1.0 / total.mantissa
+    at.whole[k] *= share
+    at.by_a[k] *= share
+    at.by_b[k] *= share
+    if all_a:
+        at.levels_a[j] = of_a.mantissa * share
+    if all_b:
+        at.levels_b[i] = of_b.mantissa * share
+    total = normal(total)
+    at.mantissa[k], at.power[k] = total.mantissa, total.power
+
+
+cdef void _reach(Rectangles *at, const Halves *a, const Halves *b, Py_ssize_t i) noexcept nogil:
+    """The probabilities with which row i is halved along b; those of next to nothing are nothing."""
+    cdef:
+        Py_ssize_t j
+        double *p = at.reached + i * b.n
+        const double *halved = at.by_b + i * b.n
+    for j in range(b.n):
+        if not p[j] > NEVER:
+            p[j] = 0.0
+            continue
+        if j == 0 and at.levels_b[i] > 0.0:
+            _reach_levels(b, p, 1, p[0] * at.levels_b[i])
+        if b.left[j] >= 0:
+            p[b.left[j]] += p[j] * halved[j]
+            p[b.right[j]] += p[j] * halved[j]
+        if i == 0 and at.levels_a[j] > 0.0:
+            _reach_levels(a, at.reached + j, b.n, p[j] * at.levels_a[j])
+
+
+cdef void _tell_cells(
+    Rectangles *at, const Halves *a, const Halves *b, Py_ssize_t i, Py_ssize_t stride, double *out
+) noexcept nogil:
+    """The mean of the cells of row i of the rectangles, which is a single bin of a."""
+    cdef:
+        Py_ssize_t j, q
+        double *v
+    for j in range(b.n):
+        v = at.plane + i * b.n + j
+        if b.left[j] < 0:
+            out[a.first[i] * stride + b.first[j]] = v[0] + v[at.n] * a.first[i] + (v[2 * at.n] + v[3 * at.n] * a.first[i]) * b.first[j]
+            continue
+        for q in range(4):
+            v[q * at.n + b.left[j] - j] += v[q * at.n]
+            v[q * at.n + b.right[j] - j] += v[q * at.n]
 
 
 cdef void _average(
     const double *sums, const double *weights, Py_ssize_t stride, Halves *a, Halves *b, double prior, double cut_share,
-    double plane_share, double *out, double *totals, double *scratch,
+    double plane_share, double twist_share, double *out, double *totals, double *scratch,
 ) noexcept nogil:
     """Adds the log evidence, the numbers of rectangles and unknowns, and the squares of the unknowns to totals."""
     cdef:
-        Py_ssize_t n_a = a.n, n_b = b.n, n = n_a * n_b, i, j, k, one, other, q, cell
-        double *moments = scratch                # MOMENTS for each rectangle
-        double *plane = moments + MOMENTS * n    # value at the origin and slopes, which are left to the parts
-        double *evidence = plane + 3 * n
-        double *reached = evidence + n           # probability of being a part
-        double *by_a = reached + n               # probabilities of being halved along a and b, and of being a plane
-        double *by_b = by_a + n
-        double *is_plane = by_b + n
-        double *levels_a = is_plane + n          # and of being cut into all bins of a, or of b, at once
-        double *levels_b = levels_a + n
-        double *m
-        double *v
-        double log_cut = log(cut_share), log_whole = log1p(-cut_share), log_one, most, whole, p, p_plane, z_a, z_b, w
-        double all_a, all_b
-        int n_ways
-        double log_plane = log(plane_share) if plane_share > 0.0 else -INFINITY, log_constant = log1p(-plane_share)
-        Whole found
-    for i in range(n_a - 1, -1, -1):
-        for j in range(n_b - 1, -1, -1):
-            k = i * n_b + j
-            m = moments + MOMENTS * k
-            if a.left[i] < 0 and b.left[j] < 0:
-                cell = a.first[i] * stride + b.first[j]
-                m[S], m[W] = sums[cell], weights[cell]
-                m[SX], m[SY] = m[S] * a.first[i], m[S] * b.first[j]
-                m[WX], m[WY] = m[W] * a.first[i], m[W] * b.first[j]
-                m[WXX], m[WYY], m[WXY] = m[WX] * a.first[i], m[WY] * b.first[j], m[WX] * b.first[j]
-            else:
-                one = a.left[i] * n_b + j if a.left[i] >= 0 else i * n_b + b.left[j]
-                other = a.right[i] * n_b + j if a.left[i] >= 0 else i * n_b + b.right[j]
-                for q in range(MOMENTS):
-                    m[q] = moments[MOMENTS * one + q] + moments[MOMENTS * other + q]
-            plane[3 * k] = plane[3 * k + 1] = plane[3 * k + 2] = 0.0
-            reached[k] = evidence[k] = by_a[k] = by_b[k] = is_plane[k] = levels_a[k] = levels_b[k] = 0.0
-            if not m[W] > 0.0:
-                continue
-            found = _whole(m, a.last[i] - a.first[i], b.last[j] - b.first[j], prior, plane_share > 0.0)
-            whole, p_plane = found.constant, 0.0
-            if found.n_slopes:
-                most = max(log_constant, log_plane + found.gain)
-                p_plane = exp(log_plane + found.gain - most)
-                p = p_plane + exp(log_constant - most)
-                whole += most + log(p)
-                p_plane /= p
-            if a.left[i] < 0 and b.left[j] < 0:
-                evidence[k], is_plane[k] = whole, p_plane
-                continue
-            n_ways = (a.left[i] >= 0) + (b.left[j] >= 0) + (i == 0 and a.has_levels) + (j == 0 and b.has_levels)
-            log_one = log_cut - log(<double> n_ways)
-            whole += log_whole
-            z_a = z_b = all_a = all_b = -INFINITY
-            if a.left[i] >= 0:
-                z_a = log_one + evidence[a.left[i] * n_b + j] + evidence[a.right[i] * n_b + j]
-            if b.left[j] >= 0:
-                z_b = log_one + evidence[i * n_b + b.left[j]] + evidence[i * n_b + b.right[j]]
-            if i == 0 and a.has_levels:
-                all_a = log_one + _of_levels(a, evidence, j, n_b)
-            if j == 0 and b.has_levels:
-                all_b = log_one + _of_levels(b, evidence, i * n_b, 1)
-            most = max(max(whole, max(z_a, z_b)), max(all_a, all_b))
-            z_a, z_b, whole = exp(z_a - most), exp(z_b - most), exp(whole - most)
-            all_a, all_b = exp(all_a - most), exp(all_b - most)
-            p = z_a + z_b + whole + all_a + all_b
-            evidence[k] = most + log(p)
-            by_a[k], by_b[k], is_plane[k] = z_a / p, z_b / p, p_plane
-            levels_a[k], levels_b[k] = all_a / p, all_b / p
-
-    totals[0] += evidence[0]
-    reached[0] = 1.0
-    for i in range(n_a):
-        for j in range(n_b):
-            k = i * n_b + j
-            m, v, p = moments + MOMENTS * k, plane + 3 * k, reached[k]
-            if p > NEVER and m[W] > 0.0:
-                w = p * (1.0 - by_a[k] - by_b[k] - levels_a[k] - levels_b[k])
-                if w > NEVER:
-                    found = _whole(m, a.last[i] - a.first[i], b.last[j] - b.first[j], prior, plane_share > 0.0)
-                    p_plane = w * is_plane[k]
-                    v[0] += w * found.value
-                    v[0] -= p_plane * (found.slope_x * found.centre_x + found.slope_y * found.centre_y)
-                    v[1] += p_plane * found.slope_x
-                    v[2] += p_plane * found.slope_y
-                    totals[1] += w
-                    totals[2] += w + p_plane * found.n_slopes
-                    totals[3] += w * found.square + p_plane * found.of_slopes
-                if a.left[i] >= 0:
-                    reached[a.left[i] * n_b + j] += p * by_a[k]
-                    reached[a.right[i] * n_b + j] += p * by_a[k]
-                if b.left[j] >= 0:
-                    reached[i * n_b + b.left[j]] += p * by_b[k]
-                    reached[i * n_b + b.right[j]] += p * by_b[k]
-                if levels_a[k] > 0.0:
-                    _reach_levels(a, reached, j, n_b, p * levels_a[k])
-                if levels_b[k] > 0.0:
-                    _reach_levels(b, reached, i * n_b, 1, p * levels_b[k])
-            if a.left[i] < 0 and b.left[j] < 0:
-                cell = a.first[i] * stride + b.first[j]
-                out[cell] = v[0] + v[1] * a.first[i] + v[2] * b.first[j]
-                continue
-            one = a.left[i] * n_b + j if a.left[i] >= 0 else i * n_b + b.left[j]
-            other = a.right[i] * n_b + j if a.left[i] >= 0 else i * n_b + b.right[j]
-            for q in range(3):
-                plane[3 * one + q] += v[q]
-                plane[3 * other + q] += v[q]
+        Py_ssize_t i, j, row, left, right
+        Rectangles at = _rectangles(a.n, b.n, scratch)
+        bint rises_x
+    for j in range(b.n):
+        at.firsts[j] = b.first[j]
+        at.rises[j] = plane_share + twist_share > 0.0 and b.last[j] - b.first[j] >= LEAST_PLANE
+        at.levels_a[j] = 0.0
+    for i in range(3 * b.n):
+        at.counts[i] = 0.0
+    for i in range(a.n):
+        at.levels_b[i] = 0.0
+    for i in range(4 * at.n):
+        at.plane[i] = 0.0
+    for i in range(at.n):
+        at.reached[i] = 0.0
+    for i in range(a.n - 1, -1, -1):
+        row, left, right = i * b.n, a.left[i] * b.n, a.right[i] * b.n
+        if a.left[i] < 0:
+            _sum_cells(sums, weights, stride, a, b, i, &at)
+        else:
+            add_moments(
+                b.n, at.n, at.moments + left, at.moments + right, a.first[a.right[i]] - a.first[i], at.moments + row
+            )
+        rises_x = plane_share + twist_share > 0.0 and a.last[i] - a.first[i] >= LEAST_PLANE
+        whole_rectangles(
+            b.n, at.n, at.moments + row, rises_x, at.rises, a.first[i], at.firsts, prior, plane_share, twist_share,
+            at.mantissa + row, at.power + row, at.told + row,
+        )
+        for j in range(b.n - 1, -1, -1):
+            _weigh(&at, a, b, i, j, cut_share)
+    totals[0] += log_of(_evidence(&at, 0))
+    at.reached[0] = 1.0
+    for i in range(a.n):
+        row, left, right = i * b.n, a.left[i] * b.n, a.right[i] * b.n
+        _reach(&at, a, b, i)
+        tell_row(
+            b.n, at.n, at.reached + row, at.whole + row, at.moments + W_ * at.n + row, at.told + row,
+            at.plane + row, at.counts,
+        )
+        if a.left[i] < 0:
+            _tell_cells(&at, a, b, i, stride, out)
+        else:
+            leave_to_parts(
+                b.n, at.n, at.reached + row, at.by_a + row, at.plane + row, at.reached + left, at.reached + right,
+                at.plane + left, at.plane + right,
+            )
+    for i in range(3):
+        for j in range(b.n):
+            totals[1 + i] += at.counts[i * b.n + j]
 
 
 def average_grids(
@@ -302,6 +357,7 @@ def average_grids(
     const double[::1] priors,        # IN  (n_grids,): the precision of the prior of a rectangle's value, positive
     double cut_share,                # IN  the prior probability that a rectangle is halved
     double plane_share,              # IN  the prior share of planes among rectangles that are left whole
+    double twist_share,              # IN  that of twisted planes
     Py_ssize_t n_blocks,             # IN  of the other side, over which a cut place is chosen; 0 for the middle
     double[::1] out,                 # OUT (offsets[-1],), the grids first <= t < last
     double[::1] evidence_out,        # OUT (n_grids,)
@@ -327,7 +383,7 @@ def average_grids(
         most_a, most_b = max(most_a, sides[t, 0]), max(most_b, sides[t, 1])
     n_nodes = 2 * max(most_a, most_b)
     with nogil:
-        scratch = <double *> malloc(PER_RECTANGLE * 4 * most_a * most_b * sizeof(double))
+        scratch = <double *> malloc((PER_RECTANGLE * 4 * most_a * most_b + PER_NODE * n_nodes) * sizeof(double))
         nodes = <int64_t *> malloc(4 * 4 * n_nodes * sizeof(int64_t))
         if scratch == NULL or nodes == NULL:
             free(scratch)
@@ -362,7 +418,7 @@ def average_grids(
                         _average(
                             &sums[offsets[t]] + at_a[row] * stride + at_b[column],
                             &weights[offsets[t]] + at_a[row] * stride + at_b[column],
-                            stride, &a[row], &b[column], priors[t], cut_share, plane_share,
+                            stride, &a[row], &b[column], priors[t], cut_share, plane_share, twist_share,
                             &out[offsets[t]] + at_a[row] * stride + at_b[column], totals, scratch,
                         )
             evidence_out[t], pieces_out[t] = totals[0], totals[1]

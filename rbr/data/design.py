@@ -65,10 +65,13 @@ class BinnedMatrix:
         For a feature whose bins are the cells of a grid of two columns, row by row: the bins along both sides, whether
         each side has one more, of missing values, and whether its bins are levels without an order. Zeros for other
         features; by default there are no grids. See `rbr.data.grids.with_pairs`.
+    coarse : array of integers, shape (n_coef,), optional
+        For the bins of features of one column, the bin of a grid's side that each lies in. A model of a solution needs
+        it for the edges of grids.
 
     Attributes
     ----------
-    codes, offsets, missing, positions, columns, grids
+    codes, offsets, missing, positions, columns, grids, coarse
         As given; codes are uint8 or uint16, columns int64.
     weights : array of float, shape (n_coef,)
         The geometry of the tables; non-negative, and with sum 1 over the bins of each feature.
@@ -114,6 +117,7 @@ class BinnedMatrix:
         sample_weight=None,
         columns=None,
         grids=None,
+        coarse=None,
     ):
         offsets = check_offsets(offsets).copy()
         codes = _check_codes(codes, np.diff(offsets))
@@ -121,16 +125,18 @@ class BinnedMatrix:
         positions = _check_positions(positions, offsets, missing)
         columns = check_columns_looked_at(columns, codes.shape[0])
         grids = check_grids(grids, np.diff(offsets))
+        coarse = _check_coarse(coarse, int(offsets[-1]))
         shares = _shares(codes, offsets, sample_weight)
-        self._set(codes, offsets, missing, positions, columns, "counts", shares, grids=grids)
+        self._set(codes, offsets, missing, positions, columns, "counts", shares, grids=grids, coarse=coarse)
 
-    def _set(self, codes, offsets, missing, positions, columns, weights_kind, shares, *, grids=None) -> None:
+    def _set(self, codes, offsets, missing, positions, columns, weights_kind, shares, *, grids=None, coarse=None):
         self.codes = _read_only(codes)
         self.offsets = _read_only(offsets)
         self.missing = _read_only(missing)
         self.positions = None if positions is None else _read_only(positions)
         self.columns = _read_only(columns)
         self.grids = None if grids is None else _read_only(grids)
+        self.coarse = None if coarse is None else _read_only(coarse)
         self.n_bins = _read_only(np.diff(offsets))
         self.weights_kind = weights_kind
         self.shares = _read_only(shares)
@@ -138,10 +144,10 @@ class BinnedMatrix:
         self.weights = _read_only(np.repeat(1.0 / self.n_bins, self.n_bins)) if uniform else self.shares
 
     @classmethod
-    def _from_valid(cls, *fields, grids: np.ndarray | None = None) -> BinnedMatrix:
+    def _from_valid(cls, *fields, grids: np.ndarray | None = None, coarse: np.ndarray | None = None) -> BinnedMatrix:
         """A matrix of arrays that are known to be valid."""
         matrix = cls.__new__(cls)
-        matrix._set(*fields, grids=grids)
+        matrix._set(*fields, grids=grids, coarse=coarse)
         return matrix
 
     @classmethod
@@ -233,7 +239,7 @@ class BinnedMatrix:
         check_choice(kind, "kind", WEIGHTS_KINDS)
         shares = self.shares if sample_weight is None else _shares(self.codes, self.offsets, sample_weight)
         fields = self.codes, self.offsets, self.missing, self.positions, self.columns, kind, shares
-        return self._from_valid(*fields, grids=self.grids)
+        return self._from_valid(*fields, grids=self.grids, coarse=self.coarse)
 
     def __getitem__(self, rows) -> BinnedMatrix:
         """The matrix of the chosen rows: a slice, an array of row indices, or a mask.
@@ -256,12 +262,12 @@ class BinnedMatrix:
             _deal(take, self.n_features, n_threads, codes.size)
         shares = _shares(codes, self.offsets, sample_weight, n_threads)
         kept = self.offsets, self.missing, self.positions, self.columns, self.weights_kind
-        return self._from_valid(codes, *kept, shares, grids=self.grids)
+        return self._from_valid(codes, *kept, shares, grids=self.grids, coarse=self.coarse)
 
     def recoded(self, codes: np.ndarray, positions: np.ndarray | None, shares: np.ndarray) -> BinnedMatrix:
         """The same rows with other bins, as many as before; nothing is copied or checked."""
         fields = self.offsets, self.missing, positions, self.columns, self.weights_kind, shares
-        return self._from_valid(codes, *fields, grids=self.grids)
+        return self._from_valid(codes, *fields, grids=self.grids, coarse=self.coarse)
 
     def matvec(self, f, features=None, n_threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """X @ f: for each row, the sum over the features of the table entry of its bin.
@@ -514,6 +520,18 @@ def _check_codes(codes, n_bins: np.ndarray) -> np.ndarray:
     if given.dtype not in (np.uint8, np.uint16):
         given = given.astype(np.uint8 if given.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)
     return np.ascontiguousarray(given)
+
+
+def _check_coarse(coarse, n_coef: int) -> np.ndarray | None:
+    if coarse is None:
+        return None
+    given = np.asarray(coarse)
+    if given.shape != (n_coef,) or given.dtype.kind not in "iu" or (given < 0).any():
+        raise ValueError(
+            f"coarse has shape {given.shape} and dtype {given.dtype}; it must hold an integer of at least 0 for each "
+            f"of the {n_coef} bins"
+        )
+    return given.astype(np.int64)
 
 
 def _check_missing(missing, n_features: int) -> np.ndarray:

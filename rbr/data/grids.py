@@ -179,7 +179,17 @@ def with_pairs(
     grids[B.n_features :] = coarse.sides(chosen)
     positions = None if B.positions is None else np.append(B.positions, np.zeros(int(n_cells.sum())))
     missing = np.append(B.missing, np.zeros(len(chosen), dtype=bool))
-    return BinnedMatrix(codes, offsets, missing=missing, positions=positions, columns=columns, grids=grids)
+    of_bin = np.append(_checked_coarse(B, coarse), np.zeros(int(n_cells.sum()), dtype=np.int64))
+    own = {"missing": missing, "positions": positions, "columns": columns, "grids": grids, "coarse": of_bin}
+    return BinnedMatrix(codes, offsets, **own)
+
+
+def _checked_coarse(B: BinnedMatrix, coarse: CoarseBins) -> np.ndarray:
+    """The coarse bins, which must be those of the pairs that the matrix has."""
+    of_column = np.repeat((B.columns >= 0).sum(axis=1) == 1, B.n_bins)
+    if B.coarse is not None and (B.coarse != coarse.of_bin)[of_column].any():
+        raise ValueError("B has pairs with other bins along their sides; make all of its pairs with the same max_bins")
+    return np.where(of_column, coarse.of_bin, 0)
 
 
 def _check_pair(B: BinnedMatrix, pair: tuple[int, int]) -> tuple[int, int]:

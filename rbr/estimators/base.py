@@ -181,17 +181,18 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
         *,
         is_numeric: np.ndarray,
         random_state,
-        is_resample: bool = False,
+        way: str | None = None,
         **start,
     ) -> Solution:
-        """The tables of one fit: averaged, or single and then perhaps bagged."""
+        """The tables of one fit: averaged, or single and then perhaps bagged.
+
+        An average chooses its features in a given way; by default the rows decide.
+        """
         if self._averages(objective, arguments["constraints"]):
             taken = ("constraints", "alpha", "dispersion", "verbose")
             own: dict[str, Any] = {name: arguments[name] for name in taken if name in arguments}
-            # The refits of a bootstrap do as the fit did: in a resample copies of a row lie in and out of a bag.
-            own["way"] = self._way if is_resample else None
             own |= {"is_numeric": is_numeric, "random_state": random_state, "callback": start.get("callback")}
-            average = average_over_pieces(objective, **own)
+            average = average_over_pieces(objective, way=way, **own)
             if not is_spoiled(average):
                 return on_objective(average, objective)
         solution = solve(objective=objective, **start, **arguments)
@@ -217,9 +218,11 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
         if spec is None:
             return self._solve(objective, arguments, **start), None
 
-        def solve_mains(own: Objective) -> Solution:
+        def solve_mains(own: Objective, way: str | None = None) -> Solution:
+            if own is objective:
+                return self._solve(own, arguments, **start)
             # What was known of the tables before they had pairs beside them is no start for the second fit.
-            return self._solve(own, arguments, **(start if own is objective else {**start, "warm_start": None}))
+            return self._solve(own, arguments, **{**start, "warm_start": None, "way": way})
 
         signs = {name: sign for sign, name in MONOTONE_SHAPES.items()}
         bound = arguments["constraints"].bind_to(objective.tables)
@@ -549,7 +552,8 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
             rows = {"loss": self.model_.loss, "sample_weight": weight, "offset": offset, "n_jobs": 1}
             # A number, not a generator: what threads draw from a shared generator would depend on their order.
             options = {"random_state": number, "callback": lambda _: stop.is_set()}
-            options |= {"is_numeric": ~binner.is_categorical_, "is_resample": True}
+            # Features are chosen as the fit did: in a resample copies of a row lie in and out of a bag.
+            options |= {"is_numeric": ~binner.is_categorical_, "way": self._way}
             solution, pairs = self._solve_with_pairs(make_objective(design, y, **rows), arguments, spec, **options)
             solution = self._finish(solution, binner, arguments["constraints"])
             own = AdditiveModel.from_solution(binner, solution, classes=classes, measure=False)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from rbr._checks import check_level
 from rbr.model.pairs import AnyTerm, Axis, PairTerm
-from rbr.model.terms import column_name, import_pandas, read_only
+from rbr.model.terms import Term, column_name, import_pandas, read_only
 
 if TYPE_CHECKING:
     from rbr.data.binning import Binner
@@ -162,11 +162,37 @@ class Bootstrap:
         """The share of the refits that used a term."""
         return float(self.term_frequencies[self._position(term)])
 
-    def to_frame(self):
-        """The selection frequencies as a pandas frame, the most frequent features first."""
+    def to_frame(self, term: str | int | None = None, level: float = 0.9):
+        """The selection frequencies as a pandas frame, the most frequent features first; or the band of a term.
+
+        Parameters
+        ----------
+        term : str or int, optional
+            The name of a term, or its position in `terms`: the frame then has a row for each of its bins, or
+            cells, with the value of the model, the ends of the band, and the share of the rows.
+        level : float, default 0.9
+            As in `band`.
+        """
         pandas = import_pandas("to_frame")
-        frame = pandas.DataFrame({"feature": self.feature_names, "frequency": self.frequencies})
-        return frame.sort_values("frequency", ascending=False, kind="stable", ignore_index=True)
+        if term is None:
+            frame = pandas.DataFrame({"feature": self.feature_names, "frequency": self.frequencies})
+            return frame.sort_values("frequency", ascending=False, kind="stable", ignore_index=True)
+        low, high = self.band(term, level)
+        own = self.terms[self._position(term)]
+        axes = own.axes if isinstance(own, PairTerm) else (_axis_of(own),)
+        bins = np.unravel_index(np.arange(len(low)), [axis.n_bins for axis in axes])
+        # Each class has its rows, one after the other.
+        n_outputs = low.shape[1]
+        where: dict[str, Any] = {
+            axis.name: [axis.words([k]).removeprefix(axis.name).strip() or "any" for k in np.tile(own_bins, n_outputs)]
+            for axis, own_bins in zip(axes, bins, strict=True)
+        }
+        if n_outputs > 1:
+            classes = self.models[0].classes if self.models else None
+            where["class"] = np.repeat(np.arange(n_outputs) if classes is None else classes, len(low))
+        found = {"value": own.all_values, "low": low, "high": high}
+        columns = {name: values.T.ravel() for name, values in found.items()}
+        return pandas.DataFrame({**where, **columns, "share": np.tile(own.weights.ravel(), n_outputs)})
 
     def _position(self, term: str | int) -> int:
         names = [own.name for own in self.terms]
@@ -185,6 +211,13 @@ class Bootstrap:
                 raise ValueError(
                     f"bands: term {term.name!r} has other bins than in the bootstrap; make one of this model"
                 )
+
+
+def _axis_of(term: Term) -> Axis:
+    """The bins of a term of one column, as the side of a grid."""
+    groups = None if term.categories is None else tuple((level,) for level in term.categories)
+    edges = term.edges if groups is None else np.empty(0)
+    return Axis(term.columns[0], term.name, edges, groups, term.missing_value is not None)
 
 
 def _bins_of(term: AnyTerm) -> tuple:

@@ -128,7 +128,7 @@ def among_used(spec: PairSpec, used: np.ndarray) -> PairSpec:
 
 def fit_with_pairs(
     objective: Objective,
-    solve_mains: Callable[[Objective], Solution],
+    solve_mains: Callable[..., Solution],
     spec: PairSpec,
     is_category: np.ndarray,
     *,
@@ -145,7 +145,7 @@ def fit_with_pairs(
     Parameters
     ----------
     objective : Objective over the tables of all columns
-    solve_mains : fits the mains on an objective over the same rows
+    solve_mains : fits the mains on an objective over the same rows, and may be told the `way` of the mains before
     spec : PairSpec
     is_category : bool per column
     heredity : bool
@@ -171,7 +171,7 @@ def fit_with_pairs(
     if fit is None:
         return mains, None
     if not report.is_stopped:
-        mains = solve_mains(objective.shifted_by(fit.scores()))
+        mains = solve_mains(objective.shifted_by(fit.scores()), way=mains.way)
         fit = search.again(_scores(mains), _numbers(mains), fit)
     if fit is not None:
         fit = fit.told(max_rectangles, monotone or {})

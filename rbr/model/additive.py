@@ -132,7 +132,8 @@ class AdditiveModel(ModelReading, Editable, Servable):
         binner : Binner
             Fitted; it made the design.
         solution : Solution
-            What `rbr.solve` found on the training rows.
+            What `rbr.solve` found on the training rows. Its tables look at one column, or at two in the bins of
+            `rbr.data.grids.with_pairs`.
         classes : array, optional
             The labels of the classes, for a classifier: two for "log_loss", one for each column of the tables for
             "multinomial".

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rbr.model.from_pairs import pair_of_table
 from rbr.model.jumps import facts_and_drops
+from rbr.model.pairs import AnyTerm
 from rbr.model.terms import Term, column_name, labels_of_groups, labels_of_runs, place_of
 from rbr.shapes import ShapeSpec
 
@@ -23,24 +25,24 @@ if TYPE_CHECKING:
 GAP = 0.1
 
 
-def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, ...]:
-    """The terms of the used tables, by column."""
+def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[AnyTerm, ...]:
+    """The terms of the used tables, by column; pairs come after those of one column."""
     objective, constraints = solution.problem.objective, solution.problem.constraints
     tables, shares, n_total = objective.tables, objective.tables.shares, objective.n_total
     facts, drops = facts_and_drops(solution) if measure else ({}, {})
     observed = _observed(solution) if measure else {}
-    terms = []
+    terms: list[AnyTerm] = []
     for j in np.sort(solution.support).tolist():
         columns = tables.columns_of(j)
-        if len(columns) > 1:
-            raise ValueError(
-                f"table {j} looks at the columns {_name(columns, binner.feature_names_in_)}; a model of a solution has "
-                "tables of one column, and terms of pairs come from the interactions of an estimator"
-            )
         table = slice(tables.offsets[j], tables.offsets[j + 1])
         n_ordered = int(tables.n_bins[j] - tables.missing[j])
         spec = constraints.spec(j)
         values = equalise_pieces(solution.f[table], solution.labels[table], shares[table], spec)
+        facts_of_bins = {name: sums[table] for name, sums in observed.items()}
+        if len(columns) > 1:
+            own = {"loss_drop": drops.get(j, np.nan), **facts_of_bins}
+            terms.append(pair_of_table(binner, tables, j, values, solution.labels[table], n_total, **own))
+            continue
         lines = _lines_of(solution, j, binner.edges_[columns[0]])
         labels = _labels(values[:n_ordered], solution.labels[table][:n_ordered], lines.get("slopes"), spec)
         column = columns[0]
@@ -63,7 +65,7 @@ def terms_of(binner: Binner, solution: Solution, measure: bool) -> tuple[Term, .
                 # The pieces of ordered categories have boundaries too, but categories have no edges to place a jump at.
                 jump_facts=np.empty((0, 5)) if is_category else facts.get(j, np.empty((0, 5))),
                 **{name: value for name, value in lines.items() if name != "positions"},
-                **{name: sums[table] for name, sums in observed.items()},
+                **facts_of_bins,
             )
         )
     return tuple(sorted(terms, key=place_of))

@@ -50,6 +50,8 @@ class Tables:
         The columns of X that each table is a function of, padded with -1.
     grids : int array of shape (n_tables, 6) or None
         Of tables of two columns, the sides of their grids: see `BinnedMatrix`.
+    coarse : int array of shape (n_coef,) or None
+        The bin of a grid's side that each bin of a column lies in, if that is known.
     """
 
     offsets: np.ndarray
@@ -59,12 +61,13 @@ class Tables:
     positions: np.ndarray | None
     columns: np.ndarray
     grids: np.ndarray | None = None
+    coarse: np.ndarray | None = None
 
     @classmethod
     def of(cls, design: BinnedMatrix) -> Tables:
         """The tables of a binned matrix."""
         bins = design.offsets, design.weights, design.shares, design.missing, design.positions
-        return cls(*bins, design.columns, design.grids)
+        return cls(*bins, design.columns, design.grids, design.coarse)
 
     @property
     def n_tables(self) -> int:

@@ -99,8 +99,8 @@ def plot_model(
         The limits of the scale of values, which is then linear; what lies outside is cut off. Colours of pairs end at
         the larger of the two.
     bands : Bootstrap, optional
-        The result of `estimator.bootstrap`: its bands are shaded, and panels show how often refits used the term. Pairs
-        are drawn without bands.
+        The result of `estimator.bootstrap`: its bands are shaded, and panels show how often refits used the term. Of a
+        pair, the cells whose band includes zero are hatched.
     level : float, default 0.9
         The share of the refits that a band covers, bin by bin.
     x_scale : {"auto", "linear", "log", "rank"}, or a dict {term name: one of these}
@@ -138,7 +138,7 @@ def plot_model(
     check_int(max_levels, "max_levels", 1)
     check_level(level)
     if bands is not None:
-        bands.check_terms(mains)
+        bands.check_terms(chosen)
     own_bands = [] if bands is None else [bands.band(term.name, level) for term in mains]
     values = _value_scales(mains, own_bands, share_y, y_limits) if mains else []
     of_main = {id(term): (values[i], own_bands[i] if own_bands else None) for i, term in enumerate(mains)}
@@ -156,7 +156,8 @@ def plot_model(
         if isinstance(term, PairTerm):
             limit = color_limit(term) if y_limits is None else max(map(abs, y_limits))
             sides = sides_of(term, scales, ranges)
-            draw_pair(panel, term, sides, _value_label(model), limit, _class_names(model))
+            band = None if bands is None else bands.band(term.name, level)
+            draw_pair(panel, term, sides, _value_label(model), limit, _class_names(model), band)
         else:
             own_values, band = of_main[id(term)]
             view = View(own_values, _value_label(model), colors, scales.get(term.name, "auto"), max_levels)
@@ -259,7 +260,8 @@ def _footnotes(
         least, *_ = (str(rows) for rows, opacity in LOUDNESS if opacity == 1)
         notes.append(f"Fainter lines and bars: pieces of fewer than {least} training rows.")
     if has_pairs:
-        notes.append("Heat maps: fainter cells have fewer rows.")
+        unsure = "" if bands is None else "; of hatched ones the refits do not agree on the sign"
+        notes.append(f"Heat maps: fainter cells have fewer rows{unsure}.")
     return notes
 
 

@@ -28,6 +28,9 @@ BELOW_COLOR, ZERO_COLOR, ABOVE_COLOR = CLASS_COLORS[1], "#e6e9ec", LEARNED_COLOR
 # A bin of missing values and the gap before it, relative to the length of the axis without them.
 MISSING_WIDTH, GAP = 0.1, 0.03
 # How much of its colour a cell keeps that has hardly any rows.
+# Of the lines over cells whose band includes zero.
+HATCH_COLOR = "#00000055"
+
 FAINTEST = 0.15
 # From this part of the mean density of the rows on, a cell keeps all of its colour.
 FULL_DENSITY = 0.25
@@ -252,17 +255,31 @@ def right_end(axes: Axes) -> float:
     return 1 + (RIGHT - 0.1) * axes.figure.dpi / box.width
 
 
-def draw_pair(axes: Axes, term: PairTerm, sides: Sequence[Side], label: str, limit: float, names: Sequence) -> None:
-    """Draw a pair. `label` says what the values are, `names` are those of the classes if there are several."""
+def draw_pair(
+    axes: Axes,
+    term: PairTerm,
+    sides: Sequence[Side],
+    label: str,
+    limit: float,
+    names: Sequence,
+    band: tuple[np.ndarray, np.ndarray] | None = None,
+) -> None:
+    """Draw a pair. `label` says what the values are, `names` are those of the classes if there are several.
+
+    Cells whose band includes zero are hatched: (low, high) by cell and output.
+    """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     colors = ScalarMappable(Normalize(-limit, limit), color_map())
     grids = term.values.reshape(*term.shape, -1)
+    is_unsure = np.zeros(grids.shape, dtype=bool)
+    if band is not None:
+        is_unsure = ((band[0] <= 0) & (band[1] >= 0)).reshape(grids.shape)
     if term.n_outputs == 1:
-        _draw_map(axes, term, grids[:, :, 0], sides, colors)
+        _draw_map(axes, term, grids[:, :, 0], is_unsure[:, :, 0], sides, colors)
     else:
-        _draw_classes(axes, term, grids, sides, colors, names)
+        _draw_classes(axes, term, grids, is_unsure, sides, colors, names)
     is_far = np.abs(term.values).max() > limit
     bar = axes.inset_axes((1 + BAR_GAP, 0.0, BAR_WIDTH, 1.0))
     bar.set_gid("colour bar")
@@ -275,7 +292,7 @@ def draw_pair(axes: Axes, term: PairTerm, sides: Sequence[Side], label: str, lim
         spine.set_visible(False)
 
 
-def _draw_classes(axes: Axes, term: PairTerm, grids: np.ndarray, sides, colors, names: Sequence) -> None:
+def _draw_classes(axes: Axes, term: PairTerm, grids, is_unsure, sides, colors, names: Sequence) -> None:
     """Small maps side by side, one for each class, with their names above them."""
     axes.set_axis_off()
     n_columns = int(np.ceil(np.sqrt(term.n_outputs)))
@@ -286,7 +303,7 @@ def _draw_classes(axes: Axes, term: PairTerm, grids: np.ndarray, sides, colors, 
         small = axes.inset_axes(
             (column * width, 1 - (row + 1) * height, width * (0.94 if column + 1 < n_columns else 1), height * 0.86)
         )
-        _draw_map(small, term, grids[:, :, c], sides, colors, is_small=True)
+        _draw_map(small, term, grids[:, :, c], is_unsure[:, :, c], sides, colors, is_small=True)
         small.set_title(elided(str(name), 16), fontsize=TEXT_SIZE, color=QUIET_COLOR, pad=2)
         small.tick_params(labelsize=TEXT_SIZE - 1, colors=QUIET_COLOR, length=2)
         if column > 0:
@@ -299,14 +316,20 @@ def _draw_classes(axes: Axes, term: PairTerm, grids: np.ndarray, sides, colors, 
 
 
 def _draw_map(
-    axes: Axes, term: PairTerm, values: np.ndarray, sides: Sequence[Side], colors, is_small: bool = False
+    axes: Axes,
+    term: PairTerm,
+    values: np.ndarray,
+    is_unsure: np.ndarray,
+    sides: Sequence[Side],
+    colors,
+    is_small: bool = False,
 ) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
 
     across, up = sides
     labels, shares = term.labels, term.weights
     if not is_transposed(term):  # the first axis of an array goes down a page
-        values, labels, shares = values.T, labels.T, shares.T
+        values, is_unsure, labels, shares = values.T, is_unsure.T, labels.T, shares.T
     widths, heights = across.stops - across.starts, up.stops - up.starts
     fill = colors.to_rgba(values)
     strength = strengths(shares, np.outer(heights, widths))[:, :, None]
@@ -318,6 +341,9 @@ def _draw_map(
         list(corners), facecolors=fill.reshape(-1, 4), edgecolors="face", linewidths=0.2, gid="cells"
     )
     axes.add_collection(cells, autolim=False)
+    if is_unsure.any():
+        own: dict[str, Any] = {"facecolors": "none", "edgecolors": HATCH_COLOR, "linewidths": 0, "hatch": "////"}
+        axes.add_collection(PolyCollection(list(corners[is_unsure.ravel()]), gid="unsure", **own), autolim=False)
     if not term.is_surface:
         lines = borders(labels, across, up)
         axes.add_collection(LineCollection(lines, colors="white", linewidths=0.8, gid="borders"), autolim=False)

@@ -5,9 +5,11 @@ times the value, as in `rbr.reference.averages`. A way to cut the grid is a tree
 cut in one of these ways, with equal probability: halved along a side of two bins or more; or, along a side that is all
 of the levels of a category, three or more, cut into each of them at once, since their order says little. Then its parts
 are cut in ways of their own. Prior: a rectangle of more than one cell is cut with probability h. One that is left whole
-is a plane with probability q if one of its sides has three bins or more, otherwise constant. A constant has the prior
-N(0, 1 / c), and beside it each slope of a plane, in units of the spread of the bins' numbers along that side,
-N(0, 1 / (3 c)).
+is a plane with probability q if one of its sides has three bins or more, a twisted plane with probability r if both
+have, and otherwise constant; without a twist r is added to q. A constant has the prior N(0, 1 / c), and beside it each
+slope of a plane, in units of the spread of the bins' numbers along that side, N(0, 1 / (3 c)). So has the twist, the
+product of both numbers, each less its mean, less its own mean: what is left of a pair beside its mains is often such a
+product.
 
 Halving always in the middle leaves (2 n_a - 1) (2 n_b - 1) rectangles, so the sum over all trees is a recursion with
 one step for each of them: from the cells up for the evidence Z, as in the context trees of Willems, Shtarkov and
@@ -41,38 +43,44 @@ LEAST_SPREAD = 1e-9
 LEAST_GAIN = 1e-10
 
 
-def whole_rectangle(sums, weights, prior, plane_share):
-    """The kinds that a rectangle can have: (log evidence with the prior share of the kind, value at the first cell and
-    slopes along both sides, number of unknowns, mean of their squares in units of their priors' variances).
+def whole_rectangle(sums, weights, prior, plane_share, twist_share):
+    """The kinds that a rectangle can have: (log evidence with the prior share of the kind, table, number of unknowns,
+    mean of their squares in units of their priors' variances).
     """
     total, sum_ = weights.sum(), sums.sum()
     value = sum_ / (total + prior)
     evidence = 0.5 * sum_ * value - 0.5 * np.log1p(total / prior)
     square = value**2 + 1 / (total + prior)
-    centres, slopes, spreads, rises = [0.0, 0.0], np.zeros(2), [], []
+    slopes, numbers = [], []
     for side in (0, 1):
-        bins, w, s = np.arange(weights.shape[side]), weights.sum(axis=1 - side), sums.sum(axis=1 - side)
-        centres[side] = w @ bins / total
-        variance = w @ (bins - centres[side]) ** 2 / total
-        has_slope = len(bins) >= LEAST_PLANE and variance > LEAST_SPREAD
-        spreads.append(np.sqrt(variance) if has_slope else None)
-        rises.append(s @ (bins - centres[side]) / np.sqrt(variance) if has_slope else 0.0)
-    sloped = [side for side in (0, 1) if spreads[side] is not None]
-    if not sloped or plane_share == 0:
-        return [(evidence, value, slopes, 1, square)]
-    between = np.eye(2)
-    if len(sloped) == 2:
-        a, b = (np.arange(n) - centre for n, centre in zip(weights.shape, centres, strict=True))
-        between[0, 1] = between[1, 0] = a @ weights @ b / (total * spreads[0] * spreads[1])
-    precision = (total * between + 3 * prior * np.eye(2))[np.ix_(sloped, sloped)]
-    standard = np.linalg.solve(precision, np.array(rises)[sloped])
-    gain = 0.5 * np.array(rises)[sloped] @ standard - 0.5 * np.log(np.linalg.det(precision / (3 * prior)))
-    of_slopes = 3 * (standard @ standard + np.trace(np.linalg.inv(precision)))
-    slopes[sloped] = standard / [spreads[side] for side in sloped]
-    with np.errstate(divide="ignore"):
-        constant = evidence + np.log1p(-plane_share), value, np.zeros(2), 1, square
-    plane = evidence + gain + np.log(plane_share), value - slopes @ centres, slopes, 1 + len(sloped), square + of_slopes
-    return [constant, plane]
+        bins, w = np.arange(float(weights.shape[side])), weights.sum(axis=1 - side)
+        number = bins - w @ bins / total
+        variance = w @ number**2 / total
+        numbers.append(number if side else number[:, None])
+        if len(bins) >= LEAST_PLANE and variance > LEAST_SPREAD:
+            slopes.append(np.broadcast_to(numbers[side] / np.sqrt(variance), weights.shape))
+    twist = numbers[0] * numbers[1]
+    twist = twist - (weights * twist).sum() / total
+    variance = (weights * twist**2).sum() / total
+    shares, designs = [1 - plane_share - twist_share, plane_share], [[], slopes]
+    if twist_share and len(slopes) == 2 and variance > LEAST_SPREAD:
+        shares.append(twist_share)
+        designs.append([*slopes, twist / np.sqrt(variance)])
+    else:
+        shares[1] += twist_share
+    if not slopes:
+        shares, designs = [1.0], [[]]
+    kinds = []
+    for share, design in zip(shares, designs, strict=True):
+        X = np.array(design).reshape(len(design), weights.size)
+        precision = (X * weights.ravel()) @ X.T + 3 * prior * np.eye(len(design))
+        slope = np.linalg.solve(precision, X @ sums.ravel())
+        gain = 0.5 * slope @ X @ sums.ravel() - 0.5 * np.linalg.slogdet(precision / (3 * prior))[1]
+        of_slopes = 3 * (slope @ slope + np.trace(np.linalg.inv(precision)))
+        table = value + (slope @ X).reshape(weights.shape)
+        with np.errstate(divide="ignore"):
+            kinds.append((evidence + gain + np.log(share), table, 1 + len(design), square + of_slopes))
+    return kinds
 
 
 def cut_places(sums, weights, prior, n_blocks):
@@ -111,7 +119,7 @@ def cut_places(sums, weights, prior, n_blocks):
     return places
 
 
-def average_grid(sums, weights, prior, cut_share, plane_share, has_levels=(False, False), places=None):
+def average_grid(sums, weights, prior, cut_share, plane_share, twist_share, has_levels=(False, False), places=None):
     """(mean table, log evidence, mean number of rectangles, unknowns, their squares) of a grid without missing values.
 
     A rectangle without weight explains nothing and counts as nothing. The places are those of `cut_places` along both
@@ -140,7 +148,7 @@ def average_grid(sums, weights, prior, cut_share, plane_share, has_levels=(False
     @lru_cache(None)
     def kinds(rectangle):
         a, b, c, d = rectangle
-        return whole_rectangle(sums[a:b, c:d], weights[a:b, c:d], prior, plane_share)
+        return whole_rectangle(sums[a:b, c:d], weights[a:b, c:d], prior, plane_share, twist_share)
 
     @lru_cache(None)
     def log_terms(rectangle):
@@ -169,9 +177,8 @@ def average_grid(sums, weights, prior, cut_share, plane_share, has_levels=(False
             continue
         shares = probability * np.exp(log_terms(rectangle) - evidence(rectangle))
         own = kinds(rectangle)
-        for share, (_, value, slopes, n_unknowns, square) in zip(shares, own, strict=False):
-            plane = value + slopes[0] * np.arange(b - a)[:, None] + slopes[1] * np.arange(d - c)
-            table[a:b, c:d] += share * plane
+        for share, (_, values, n_unknowns, square) in zip(shares, own, strict=False):
+            table[a:b, c:d] += share * values
             totals += share * np.array([1.0, n_unknowns, square])
         for share, way in zip(shares[len(own) :], parts(rectangle), strict=True):
             for part in way:
@@ -188,6 +195,7 @@ def average_grids(
     priors,  # IN  (n_grids,): the precision of the prior of a rectangle's value, positive
     cut_share,  # IN  float: the prior probability that a rectangle is halved
     plane_share,  # IN  float: the prior share of planes among rectangles that are left whole
+    twist_share,  # IN  float: and of twisted planes
     n_blocks,  # IN  int: of the other side, over which a cut place is chosen; 0 for the middle
     out,  # OUT (offsets[-1],), the grids first <= t < last
     evidence_out,  # OUT (n_grids,)
@@ -214,7 +222,8 @@ def average_grids(
                 if s[rows, columns].size:
                     own = levels[0] and rows.start == 0, levels[1] and columns.start == 0
                     part = average_grid(
-                        s[rows, columns], w[rows, columns], priors[t], cut_share, plane_share, own, places
+                        *(s[rows, columns], w[rows, columns], priors[t]),
+                        *(cut_share, plane_share, twist_share, own, places),
                     )
                     mean[rows, columns], total = part[0], total + np.array(part[1:])
         out[cells] = mean.ravel()

@@ -203,9 +203,11 @@ def thinned(
     values, own = table.copy(), weights.copy()
     starts = [np.arange(n) for n in table.shape[:2]]
     n_left = list(n_ordered)
+    # What it costs to merge each bin of a side with the next one, by bin of the other side.
+    between = [_merge_costs(values.swapaxes(0, side), own.swapaxes(0, side)) for side in (0, 1)]
     spent = 0.0
     while True:
-        costs = [_merge_costs(values, own, side, n_left[side]) for side in (0, 1)]
+        costs = [cost[: max(n - 1, 0)].sum(axis=1) for cost, n in zip(between, n_left, strict=True)]
         # The first of all that cost nothing goes first, whatever their rounding errors are.
         costs = [np.where(cost > NOTHING * budget, cost, 0.0) for cost in costs]
         least = [cost.min(initial=np.inf) for cost in costs]
@@ -216,11 +218,14 @@ def thinned(
             break
         spent += least[side]
         k = int(costs[side].argmin())
-        values, own = (np.moveaxis(a, side, 0) for a in (values, own))
-        merged = _mean(values[k : k + 2], own[k : k + 2])
-        values, own = values.copy(), own.copy()
-        values[k], own[k] = merged, own[k] + own[k + 1]
-        values, own = (np.moveaxis(np.delete(a, k + 1, axis=0), 0, side) for a in (values, own))
+        v, w = values.swapaxes(0, side), own.swapaxes(0, side)
+        v[k], w[k] = _mean(v[k : k + 2], w[k : k + 2]), w[k] + w[k + 1]
+        values, own = _without(values, side, k + 1), _without(own, side, k + 1)
+        between[side], between[1 - side] = _without(between[side], 0, k), _without(between[1 - side], 1, k + 1)
+        beside = slice(max(k - 1, 0), k + 2)
+        v, w = values.swapaxes(0, side), own.swapaxes(0, side)
+        between[side][max(k - 1, 0) : k + 1] = _merge_costs(v[beside], w[beside])
+        between[1 - side][:, k] = _merge_costs(v[k][:, None], w[k][:, None])[:, 0]
         starts[side] = np.delete(starts[side], k + 1)
         n_left[side] -= 1
     rows, columns = (
@@ -230,12 +235,18 @@ def thinned(
     return values[rows][:, columns], labels
 
 
-def _merge_costs(values: np.ndarray, weights: np.ndarray, side: int, n: int) -> np.ndarray:
-    """What it costs to merge each of n bins along a side with the next one."""
-    v, w = (np.moveaxis(a, side, 0)[:n] for a in (values, weights))
-    both = w[1:] + w[:-1]
-    harmonic = np.divide(w[1:] * w[:-1], both, out=np.zeros_like(both), where=both > 0)
-    return 0.5 * (harmonic * (v[1:] - v[:-1]) ** 2).sum(axis=(1, 2))
+def _merge_costs(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """What it costs to merge each bin of the first side with the next one, by bin of the second."""
+    both = weights[1:] + weights[:-1]
+    harmonic = np.divide(weights[1:] * weights[:-1], both, out=np.zeros_like(both), where=both > 0)
+    return 0.5 * (harmonic * (values[1:] - values[:-1]) ** 2).sum(axis=2)
+
+
+def _without(array: np.ndarray, side: int, k: int) -> np.ndarray:
+    """The array without the entries of place k along a side; what comes after them moves up in place."""
+    moved = array.swapaxes(0, side)
+    moved[k:-1] = moved[k + 1 :]
+    return moved[:-1].swapaxes(0, side)
 
 
 def _mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -72,10 +72,12 @@ class GridAveraging(Averaging):
 
     n_candidates : the pairs that could have been chosen
     used_df : the numbers that the mains have been fitted with
+    is_last : whether the tables are kept as they are in the end
     """
 
     n_candidates: int = 1
     used_df: float = 0.0
+    is_last: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -121,10 +123,25 @@ class GridAveraging(Averaging):
         )
 
     def settle(self, point: Point, report: Callable[[Point], bool]) -> tuple[Point, bool]:
-        """Rounds over all pairs until the loss settles."""
+        """Rounds over all pairs until the loss settles.
+
+        If their tables only decide which pairs are used, less is asked of the loss: what decides between pairs is more.
+        But tables of classes go on growing in small steps.
+        """
         self.measure_growth(point)
         self.estimate_dispersion(point)
-        return self._settle(point, np.arange(self.bound.n_features), report)
+        everything, options = np.arange(self.bound.n_features), self.objective.options
+        self.settled, n_pairs, is_stopped = np.inf, len(everything), False
+        while not is_stopped:
+            settled = options.bag_settled
+            if not (self.is_last or self.has_bounded_rows):
+                settled = max(settled, options.settled_per_pair * n_pairs)
+            if settled >= self.settled:
+                break
+            self.settled = settled
+            point, is_stopped = self._settle(point, everything, report)
+            n_pairs = len(self.used())
+        return point, is_stopped
 
 
 def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, options: SolverOptions) -> np.ndarray:
@@ -136,12 +153,12 @@ def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, option
 
 
 def averaged_grids(
-    offsets, sides, S, W, priors, options, n_threads: int, *, plane_share: float | None = None, n_blocks: int = 0
+    offsets, sides, S, W, priors, options, n_threads: int, *, only_constants: bool = False, n_blocks: int = 0
 ):
     """(means, evidence, number of rectangles, suggested priors) of grids that stand side by side."""
     n = len(sides)
     out, results = np.zeros(len(S)), np.zeros((3, n))
-    shares = options.cut_share, options.plane_share if plane_share is None else plane_share
+    shares = options.cut_share, *((0.0, 0.0) if only_constants else (options.plane_share, options.twist_share))
     inputs = offsets, sides, np.ascontiguousarray(S), np.ascontiguousarray(W), priors, *shares, n_blocks
     over_ranges(kernels().average_grids, n, min(n_threads, n), *inputs, out, *results)
     return out, *results
@@ -214,7 +231,7 @@ class PairSearch:
     def again(self, mains: Any, used_df: float, fit: PairFit) -> PairFit | None:
         """The same pairs beside other mains."""
         rows = self.objective.shifted_by(mains)
-        found, _ = self._rounds(rows, used_df, fit, np.empty((0, 2), dtype=np.int64))
+        found, _ = self._rounds(rows, used_df, fit, np.empty((0, 2), dtype=np.int64), is_last=True)
         if not found.n_pairs:
             return None
         gains = dict(zip(map(tuple, fit.pairs.tolist()), fit.gain.tolist(), strict=True))
@@ -253,10 +270,7 @@ class PairSearch:
 
     def _on_bag(self, inside: Objective, fit: PairFit) -> Point:
         bound = Constraints(shape="free").bind_to(inside.tables, inside.n_total)
-        run = GridAveraging(
-            *(inside, bound, self.alpha, np.ones(fit.n_pairs, dtype=bool), fit.dispersion, True),
-            inside.options.bag_settled,
-        )
+        run = GridAveraging(*(inside, bound, self.alpha, np.ones(fit.n_pairs, dtype=bool), fit.dispersion, True))
         run.posterior.rows[:], run.posterior.evidence[:] = fit.prior_rows, fit.evidence
         return run.settle(run.point(), lambda point: False)[0]
 
@@ -269,9 +283,11 @@ class PairSearch:
     def _is_full(self, fit: PairFit) -> bool:
         return self.spec.most is not None and fit.n_pairs >= self.spec.most
 
-    def _rounds(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray) -> tuple[PairFit, bool]:
+    def _rounds(
+        self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray, is_last: bool = False
+    ) -> tuple[PairFit, bool]:
         """Rounds over the pairs so far and some new ones; those without evidence are dropped at the end."""
-        run, pairs = self._begin(rows, used_df, fit, new)
+        run, pairs = self._begin(rows, used_df, fit, new, is_last)
         point, is_stopped = run.settle(run.point(), self.report)
         used = np.flatnonzero((run.posterior.share > 0.5).any(axis=1))
         n_forced = int(run.bound.forced.sum())
@@ -282,24 +298,24 @@ class PairSearch:
         if len(kept) < len(pairs):
             found = self._only(rows, found, kept)
             if len(kept):
-                run, _ = self._begin(rows, used_df, found, np.empty((0, 2), dtype=np.int64))
+                run, _ = self._begin(rows, used_df, found, np.empty((0, 2), dtype=np.int64), is_last)
                 point, is_stopped = run.settle(run.point(point.intercept), self.report)
                 found = self._finished(run, point, found.pairs)
         return found, is_stopped
 
-    def _begin(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray):
+    def _begin(self, rows: Objective, used_df: float, fit: PairFit | None, new: np.ndarray, is_last: bool):
         pairs = new if fit is None else np.concatenate([fit.pairs, new])
         order = np.lexsort(pairs.T[::-1])
         pairs = pairs[order]
         objective = rows.over_pairs(self.coarse, pairs)
         bound = Constraints(shape="free").bind_to(objective.tables, objective.n_total)
         bound = replace(bound, forced=self._is_forced(pairs))
-        settled = objective.options.bag_settled
-        own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion, False, settled
+        own = self.alpha, np.ones(len(pairs), dtype=bool), self.known_dispersion
         run = GridAveraging(
             *(objective, bound, *own),
             n_candidates=len(self.spec.candidates) + len(self.spec.forced),
             used_df=used_df,
+            is_last=is_last,
         )
         if fit is not None:
             self._go_on(run, fit, np.argsort(order)[: fit.n_pairs])
@@ -386,6 +402,6 @@ class PairSearch:
             total = np.maximum(np.add.reduceat(W, offsets[:-1]), 1e-300)
             S = S - W * (np.add.reduceat(S, offsets[:-1]) / total)[table]
             priors = np.maximum(JUDGED_PRIOR_ROWS * total / rows.n_total, 1e-300)
-            found = averaged_grids(offsets, sides, S, W, priors, rows.options, rows.n_threads, plane_share=0.0)
+            found = averaged_grids(offsets, sides, S, W, priors, rows.options, rows.n_threads, only_constants=True)
             best = np.maximum(best, found[1])
         return best

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import rbr
 from rbr import RBRClassifier, RBRRegressor
+from rbr.estimators import base
 from rbr.estimators.interactions import fit_with_pairs
 from rbr.solvers.pairs import PairSpec
 
@@ -169,7 +170,7 @@ def test_a_callback_stops_the_rounds_over_pairs(data):
         seen.clear()
         return fit_with_pairs(
             objective_of(B, y),
-            lambda own: rbr.solve(objective=own),
+            lambda own, way=None: rbr.solve(objective=own),
             PairSpec(np.empty((0, 2), dtype=np.int64), np.array([[0, 1]])),
             np.zeros(2, dtype=bool),
             callback=lambda own: seen.append(own) or len(seen) >= stops_at,
@@ -202,3 +203,17 @@ def test_three_classes_have_a_value_of_each_cell_by_class(data):
     assert rbr.AdditiveModel.from_dict(m.model_.to_dict()) == m.model_
     dropped = m.model_.drop(PAIR)
     assert len(dropped.terms) == len(m.terms_) - 1 and dataclasses.is_dataclass(dropped)
+
+
+def test_mains_beside_pairs_choose_their_features_as_before(data, monkeypatch):
+    X, _, y = data
+    asked, found, average = [], [], base.average_over_pieces
+
+    def watched(*args, way=None, **kwargs):
+        asked.append(way)
+        found.append(average(*args, way=way, **kwargs).way)
+        return average(*args, way=way, **kwargs)
+
+    monkeypatch.setattr(base, "average_over_pieces", watched)
+    rbr.RBRRegressor(interactions=[("a", "b")]).fit(X, y)
+    assert asked == [None, found[0]] and found[0] is not None

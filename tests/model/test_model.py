@@ -144,15 +144,13 @@ def test_a_term_is_of_the_columns_that_its_table_looks_at(measure):
     np.testing.assert_allclose(found.predict(frame), model.predict(frame), atol=1e-9)
 
 
-def test_a_table_of_two_columns_is_no_term_yet():
+def test_a_table_of_two_columns_is_no_term_if_its_bins_are_not_known():
     X, y, binner, B, *_ = fitted("regression")
     pairs = np.column_stack([np.arange(5), np.full(5, -1)])
     pairs[1] = 1, 3
     design = BinnedMatrix(B.codes, B.offsets, missing=B.missing, positions=B.positions, columns=pairs)
     s = rbr.solve(design, y, constraints=rbr.Constraints(max_segments=8), max_iter=5)
-    with pytest.raises(
-        ValueError, match="looks at the columns x1 & x3; a model of a solution has tables of one column"
-    ):
+    with pytest.raises(ValueError, match="looks at the columns x1 & x3, and where its bins lie is not known"):
         AdditiveModel.from_solution(binner, s)
     assert _name((1, 0), ("a", "b")) == "b & a"
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from models import make_term
 from pairs import make_axis, make_pair, make_pair_model, model_of, pairs
 
+from rbr.estimators.bootstrap import Bootstrap
 from rbr.losses import get_loss
 from rbr.model import AdditiveModel, Axis, PairTerm
 from rbr.plotting import plot_model
@@ -206,16 +207,63 @@ def test_given_axes_and_choices_of_terms():
         plot_model(model, x_scale={"b": "cubic"})
 
 
-def test_bands_are_not_drawn_for_pairs():
-    from rbr.estimators.bootstrap import Bootstrap
-
+def test_cells_whose_band_includes_zero_are_hatched():
     rng = np.random.default_rng(0)
     main = make_term("age", 0, rng, n_bins=4, missing=False)
     model = people(main=main)
-    bands = Bootstrap((main,), (rng.normal(size=(9, 4, 1)),), np.ones(2), ("age", "hours"), np.ones(1))
+    pair = model.terms[1]
+    refits = pair.all_values + np.linspace(-0.15, 0.15, 9)[:, None, None]
+    own = (main, pair), (rng.normal(size=(9, 4, 1)), refits), np.ones(2), ("age", "hours"), np.ones(2)
+    bands = Bootstrap(*own)
     panels = plot_model(model, ["age", "age & hours"], bands=bands)
-    assert drawn(panels[0], "band") and not drawn(panels[1], "band")
+    assert drawn(panels[0], "band") and not drawn(panels[1], "band") and not drawn(panels[0], "unsure")
     assert "of refits" in panels[0].get_title(loc="right") and "refits" not in panels[1].get_title(loc="right")
+    (unsure,) = drawn(panels[1], "unsure")
+    # Of the five rectangles those at 0.0 and -0.1 may have the other sign: two cells, and three.
+    boxes = {path.get_extents().bounds for path in unsure.get_paths()}
+    (drawn_cells,) = drawn(panels[1], "cells")
+    is_small = (np.abs(pair.values) < 0.14).T.ravel()
+    assert boxes == {
+        p.get_extents().bounds for p, small in zip(drawn_cells.get_paths(), is_small, strict=True) if small
+    }
+    assert len(boxes) == is_small.sum() == 5
+    notes = " ".join(text.get_text() for text in panels[0].figure.texts)
+    assert "of hatched ones the refits do not agree on the sign" in notes
+    (alone,) = plot_model(model, ["age & hours"])
+    assert not drawn(alone, "unsure")
+    with pytest.raises(ValueError, match="the terms of the bootstrap are 'age'"):
+        plot_model(model, ["age & hours"], bands=Bootstrap(*((part[0],) for part in own[:2]), *own[2:4], np.ones(1)))
+
+
+def test_bands_of_pairs_of_classes_and_their_frame():
+    rng = np.random.default_rng(0)
+    axes = AGE, Axis(1, "kind", [], (("a",), ("b", "c")), True)
+    pair = make_pair(axes, rng, n_outputs=3)
+    refits = pair.all_values + np.linspace(-1.0, 1.0, 5)[:, None, None] * np.array([0.0, 10.0, 0.0])
+    bands = Bootstrap((pair,), (refits,), np.ones(2), ("age", "kind"), np.ones(1))
+    model = AdditiveModel((pair,), np.zeros(3), get_loss("multinomial"), [0, 1, 2], "y", 2, ("age", "kind"))
+    (axes,) = plot_model(model, bands=bands)
+    assert [len(drawn(small, "unsure")) for small in axes.child_axes if drawn(small, "cells")] == [0, 1, 0]
+    frame = bands.to_frame("age & kind", level=0.5)
+    assert list(frame) == ["age", "kind", "class", "value", "low", "high", "share"] and len(frame) == 27
+    cell = frame[(frame["age"] == "(30, 45]") & (frame["kind"] == "b or c") & (frame["class"] == 1)]
+    value = pair.values[1, 1, 1]
+    assert cell[["value", "low", "high", "share"]].to_numpy()[0] == pytest.approx(
+        [value, value - 5, value + 5, pair.weights[1, 1]]
+    )
+    assert set(frame["kind"]) == {"a", "b or c", "missing"}
+
+
+def test_the_frame_of_a_band_of_one_column():
+    rng = np.random.default_rng(0)
+    term = make_term("age", 0, rng, n_bins=3, missing=True)
+    refits = term.all_values + rng.normal(size=(7, 4, 1))
+    bands = Bootstrap((term,), (refits,), np.ones(1), ("age",), np.ones(1))
+    frame = bands.to_frame(0)
+    low, high = bands.band("age")
+    assert list(frame) == ["age", "value", "low", "high", "share"] and frame["age"].iloc[-1] == "missing"
+    np.testing.assert_array_equal(frame[["low", "high"]], np.hstack([low, high]))
+    np.testing.assert_array_equal(frame["value"], term.all_values[:, 0])
 
 
 def test_an_axis_without_cuts():

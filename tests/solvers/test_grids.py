@@ -35,19 +35,17 @@ def trees(a, b, c, d, shape, has_levels):
     return found
 
 
-def by_enumeration(sums, weights, prior, cut_share, plane_share, has_levels=(False, False)):
+def by_enumeration(sums, weights, prior, cut_share, plane_share, twist_share, has_levels=(False, False)):
     """(mean table, log evidence, mean number of rectangles): each tree by the Gaussian integral over its unknowns."""
     logs, tables, numbers = [], [], []
     for n_cuts, chosen, leaves in trees(0, sums.shape[0], 0, sums.shape[1], sums.shape, has_levels):
         n_whole = sum((b - a) * (d - c) > 1 for a, b, c, d in leaves)
         log_prior = n_cuts * np.log(cut_share) + chosen + n_whole * np.log(1 - cut_share)
-        for planes in np.ndindex(*[2 if max(b - a, d - c) >= 3 else 1 for a, b, c, d in leaves]):
+        for kinds in itertools.product(*(kinds_of(b - a, d - c, plane_share, twist_share) for a, b, c, d in leaves)):
             own, table = log_prior, np.zeros(sums.shape)
-            for (a, b, c, d), is_plane in zip(leaves, planes, strict=True):
+            for (a, b, c, d), (kind, share) in zip(leaves, kinds, strict=True):
                 part = slice(a, b), slice(c, d)
-                own += leaf_log_evidence(sums[part], weights[part], prior, is_plane, table[part])
-                if max(b - a, d - c) >= 3:
-                    own += np.log(plane_share if is_plane else 1 - plane_share)
+                own += leaf_log_evidence(sums[part], weights[part], prior, kind, table[part]) + np.log(share)
             logs.append(own)
             tables.append(table)
             numbers.append(len(leaves))
@@ -55,15 +53,33 @@ def by_enumeration(sums, weights, prior, cut_share, plane_share, has_levels=(Fal
     return np.tensordot(shares, tables, 1), np.logaddexp.reduce(logs), shares @ numbers
 
 
-def leaf_log_evidence(sums, weights, prior, is_plane, table):
-    """By linear algebra over the design (1, standardised rows, standardised columns); writes the mean into table."""
-    columns, priors = [np.ones(sums.size)], [prior]
+def kinds_of(n_a, n_b, plane_share, twist_share):
+    """(kind, prior share): constant, plane or twisted plane."""
+    if max(n_a, n_b) < 3:
+        return [("constant", 1.0)]
+    constant = ("constant", 1.0 - plane_share - twist_share)
+    if min(n_a, n_b) < 3:
+        return [constant, ("plane", plane_share + twist_share)]
+    return [constant, ("plane", plane_share), ("twisted", twist_share)]
+
+
+def leaf_log_evidence(sums, weights, prior, kind, table):
+    """By linear algebra over the design (1, standardised rows, columns and product); writes the mean into table."""
+    columns, priors, numbers = [np.ones(sums.size)], [prior], []
+
+    def standardised(values):
+        values = values - (weights * values).sum() / weights.sum()
+        return values, values.ravel() / np.sqrt((weights * values**2).sum() / weights.sum())
+
     for side, index in enumerate(np.indices(sums.shape)):
-        if is_plane and sums.shape[side] >= 3:
-            centre = (weights * index).sum() / weights.sum()
-            spread = np.sqrt((weights * (index - centre) ** 2).sum() / weights.sum())
-            columns.append(((index - centre) / spread).ravel())
+        if kind != "constant" and sums.shape[side] >= 3:
+            number, column = standardised(index)
+            numbers.append(number)
+            columns.append(column)
             priors.append(3 * prior)
+    if kind == "twisted":
+        columns.append(standardised(numbers[0] * numbers[1])[1])
+        priors.append(3 * prior)
     X, precision = np.column_stack(columns), np.diag(priors)
     A, right = X.T @ (weights.ravel()[:, None] * X) + precision, X.T @ sums.ravel()
     beta = np.linalg.solve(A, right)
@@ -72,14 +88,14 @@ def leaf_log_evidence(sums, weights, prior, is_plane, table):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (2, 2), (3, 2), (4, 3), (3, 3)])
-@pytest.mark.parametrize(("cut_share", "plane_share"), [(0.5, 0.5), (0.2, 0.7)])
+@pytest.mark.parametrize("shares", [(0.5, 0.25, 0.25), (0.2, 0.5, 0.3)])
 @pytest.mark.parametrize("has_levels", [(False, False), (True, False), (False, True)])
-def test_the_mean_over_all_trees_is_that_of_their_enumeration(shape, cut_share, plane_share, has_levels):
+def test_the_mean_over_all_trees_is_that_of_their_enumeration(shape, shares, has_levels):
     rng = np.random.default_rng(sum(shape))
     weights = rng.uniform(0.5, 20.0, shape)
     sums = weights * rng.normal(size=shape)
-    mean, evidence, n_rectangles = by_enumeration(sums, weights, 0.7, cut_share, plane_share, has_levels)
-    found = average_grid(sums, weights, 0.7, cut_share, plane_share, has_levels)
+    mean, evidence, n_rectangles = by_enumeration(sums, weights, 0.7, *shares, has_levels)
+    found = average_grid(sums, weights, 0.7, *shares, has_levels)
     np.testing.assert_allclose(found[0], mean, rtol=1e-9)
     np.testing.assert_allclose(found[1:3], [evidence, n_rectangles], rtol=1e-9)
 
@@ -87,11 +103,11 @@ def test_the_mean_over_all_trees_is_that_of_their_enumeration(shape, cut_share, 
 def test_noise_has_no_evidence_and_a_rectangle_has():
     rng = np.random.default_rng(0)
     weights = np.full((8, 8), 5.0)
-    noise = [average_grid(rng.normal(size=(8, 8)) * np.sqrt(5), weights, 1.0, 0.5, 0.5)[1] for _ in range(20)]
+    noise = [average_grid(rng.normal(size=(8, 8)) * np.sqrt(5), weights, 1.0, 0.5, 0.25, 0.25)[1] for _ in range(20)]
     assert max(noise) < 3
     sums = rng.normal(size=(8, 8)) * np.sqrt(5)
     sums[4:, 4:] += 5.0
-    table, evidence, *_ = average_grid(sums, weights, 1.0, 0.5, 0.5)
+    table, evidence, *_ = average_grid(sums, weights, 1.0, 0.5, 0.25, 0.25)
     assert evidence > 3
     assert table[4:, 4:].min() > 0.5 > table[:4].max()
 
@@ -136,7 +152,7 @@ def test_sides_are_cut_at_sharp_edges_or_in_the_middle():
     places = [cut_places(sums, weights, 1.0, 3), cut_places(sums.T, weights.T, 1.0, 3)]
     assert set(places[0]) >= {(0, 8), (0, 3), (3, 8)}
     # Cut there, the edge needs fewer rectangles and has more evidence.
-    middle, there = (average_grid(sums, weights, 1.0, 0.5, 0.0, places=own) for own in (None, places))
+    middle, there = (average_grid(sums, weights, 1.0, 0.5, 0.0, 0.0, places=own) for own in (None, places))
     assert there[1] > middle[1] and there[2] < middle[2]
 
 

@@ -131,13 +131,3 @@ def test_pairs_are_swapped_with_pairs():
     swap, _ = found.certificate.swap
     assert (swap.out < 4) == (swap.into < 4)
     assert found.certificate.entry == (None, 0.0)
-
-
-def test_a_model_of_columns_refuses_tables_of_pairs():
-    X = np.random.default_rng(0).random((200, 2))
-    binner = rbr.Binner(max_bins=8).fit(X)
-    B = with_pairs(binner.transform(X), [(0, 1)])
-    limits = rbr.Constraints(shape={2: "rectangles"}, always_include=(2,))
-    solution = rbr.solve(B, X[:, 0] * X[:, 1], constraints=limits)
-    with pytest.raises(ValueError, match="table 2 looks at the columns x0 & x1; a model of a solution has"):
-        rbr.AdditiveModel.from_solution(binner, solution)
