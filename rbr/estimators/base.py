@@ -252,8 +252,7 @@ class RBREstimator(SourceMixin, ReadingMixin, CallbackSupportMixin, BaseEstimato
     ) -> Solution:
         """The solution with lines in x and, unless it is an average, the last refit."""
         objective = solution.problem.objective
-        limits = constraints.bind_to(objective.tables, objective.n_total)
-        solution = draw_lines(short_lines_as_steps(solution, limits), ~binner.is_categorical_)
+        solution = draw_lines(short_lines_as_steps(solution, constraints), ~binner.is_categorical_)
         if solution.status == "average":
             return solution
         # Class weights make rows louder, not more; the dispersion says by how much, and the prior's rows follow.

@@ -95,18 +95,7 @@ def average_over_pieces(
         point = run.run(report)
     # On lines the bins of a bag have other means than those of all rows, which its tables must explain as noise.
     in_bags = run.dispersion if objective is plain else run.known_dispersion
-    found = WAYS[0]
-    # With many rows a feature that matters has evidence of its own.
-    has_rows = run.has_rows_for_all and not objective.has_many_rows
-    may_differ = has_rows and 0 < len(run.used()) < run.n_allowed
-    if may_differ if way is None else way != found:
-        together, with_all = _beside_all(run, report)
-        gain = together[0].worth(together[1]) - run.worth(point)
-        if way == "together" or (way is None and gain > objective.options.least_gain_in_all):
-            (run, point), found = together, "together"
-        if way == "all" or (way is None and _all_features_do_better(run, found, in_bags, random_state)):
-            (run, point), found = with_all, "all"
-            point = run.go_on(point, report)
+    run, point, found = _chosen(run, point, way, in_bags, random_state, report)
     used = run.used()
     if bound.max_features is not None and len(used) > bound.max_features:
         point, used = run.limited(point, used, bound.max_features, report)
@@ -121,19 +110,45 @@ def average_over_pieces(
     return replace(solution, way=found)
 
 
-def _beside_all(
-    run: Averaging, report: Callable[[Point], bool]
-) -> tuple[tuple[Averaging, Point], tuple[Averaging, Point]]:
-    """(run, its last point) with the features that have evidence beside all the others, and with all of them.
+def _chosen(
+    run: Averaging,
+    point: Point,
+    way: str | None,
+    in_bags: float | None,
+    random_state: Any,
+    report: Callable[[Point], bool],
+) -> tuple[Averaging, Point, str]:
+    """(run, its last point, way) of the features found in a given way, or in the one that does best.
+
+    in_bags : the dispersion of fits on bags, None if it is to be estimated
+    """
+    found, options = WAYS[0], run.objective.options
+    # With many rows a feature that matters has evidence of its own.
+    has_rows = run.has_rows_for_all and not run.objective.has_many_rows
+    may_differ = has_rows and 0 < len(run.used()) < run.n_allowed
+    if way == found or (way is None and not may_differ):
+        return run, point, found
+    with_all, of_all = _with_all(run, report)
+    if way != "all":
+        together = with_all.copy()
+        of_together = together.narrow(of_all, report)
+        gain = together.worth(of_together) - run.worth(point)
+        if way == "together" or gain > options.least_gain_in_all:
+            run, point, found = together, of_together, "together"
+    if way == "all" or (way is None and _all_features_do_better(run, found, in_bags, random_state)):
+        run, point, found = with_all, with_all.go_on(of_all, report), "all"
+    return run, point, found
+
+
+def _with_all(run: Averaging, report: Callable[[Point], bool]) -> tuple[Averaging, Point]:
+    """(run, its last point) with all features, from which those that have evidence beside the others are found.
 
     The noise is that of the features found one by one: beside what all of them explain by chance it would look smaller
     than it is, and chance would be evidence. All of them are only a start, but they must settle: related columns whose
     differences matter are slow to show it.
     """
     own = Averaging(run.objective, run.bound, run.alpha, run.allowed, run.dispersion, uses_all=True, rising=run.rising)
-    point = own.run(report)
-    with_all = own.copy(), point
-    return (own, own.narrow(point, report)), with_all
+    return own, own.run(report)
 
 
 def _on_slopes(

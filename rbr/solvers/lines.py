@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from rbr.constraints import BoundConstraints
+    from rbr.constraints import Constraints
     from rbr.objective.protocol import Objective
     from rbr.solvers.solution import Solution
 
@@ -45,11 +45,13 @@ class Lines:
         return np.array(sorted(self.bounds), dtype=np.int64)
 
 
-def short_lines_as_steps(solution: Solution, bound: BoundConstraints) -> Solution:
+def short_lines_as_steps(solution: Solution, constraints: Constraints) -> Solution:
     """The solution in which a line over two bins is told as what it is, two constant pieces, where the limits allow it.
 
-    bound : the limits that the result keeps, which may be wider than those of the solution's own problem
+    constraints : what the result keeps to; its limits may be wider than those of the solution's own problem
     """
+    objective = solution.problem.objective
+    bound = constraints.bind_to(objective.tables, objective.n_total)
     labels = solution.labels.reshape(len(solution.labels), -1).copy()
     may_be_flat = bound.flags("has_lines") & ~bound.flags("is_never_flat")
     for j in solution.support[may_be_flat[solution.support]].tolist():
