@@ -86,7 +86,7 @@ def count_line_ends(
     Py_ssize_t first,
     Py_ssize_t last,
 ):
-    """out[0] = how many bytes end a line, also within quotes: there are at most so many rows, and one."""
+    """out[0] = how many bytes end a line, also within quotes: the rows are one more at most."""
     out[first:last] = 0
     if first < last and data.shape[0] > 0:
         with nogil:

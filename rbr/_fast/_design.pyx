@@ -63,7 +63,7 @@ cpdef enum:
 MAX_CODE = (1 << (8 * sizeof(uint16_t))) - 1
 
 cdef enum:
-    # The columns of so many rows of a wide row-major table fit in a core's L1 cache.
+    # The columns of this many rows of a wide row-major table fit in a core's L1 cache.
     ROWS_PER_PICK = 512
     ROWS_AHEAD = 64
     # The doubles of a block of rows stay in a core's L2 cache while all features use them.

@@ -457,7 +457,7 @@ def count_line_ends(
     first,
     last,
 ):
-    """out[0] = how many bytes end a line, also within quotes: there are at most so many rows, and one."""
+    """out[0] = how many bytes end a line, also within quotes: the rows are one more at most."""
     out[first:last] = np.isin(data, list(b"\r\n")).sum()
 
 
