@@ -39,6 +39,9 @@ FULL_DENSITY = 0.25
 ROOM_NEEDED = {0.5: 0.15, 0.9: 0.35}
 # Up to this many cuts, an axis has its ticks at the cuts.
 FEW_CUTS = 6
+# The smallest part of an axis between two cuts with ticks, whose numbers are longer than round ones.
+ROOM_FOR_CUT = 0.16
+
 # The smallest part of both axes that has room for a number.
 ROOM_FOR_TEXT = (0.13, 0.075)
 # If leaving out this share of the rows, those with the largest effects, more than halves the scale, colours end there.
@@ -176,7 +179,7 @@ def _ticks(cuts: np.ndarray, edges: np.ndarray, scale: Scale) -> tuple[list[floa
     ends = edges[[0, -1]]
     if len(cuts) <= FEW_CUTS or scale.name == "rank":
         chosen = cuts[np.unique(np.linspace(0, len(cuts) - 1, FEW_CUTS).round().astype(int))]
-        ticks = apart(chosen, ends, scale.forward)
+        ticks = apart(chosen, ends, scale.forward, least=ROOM_FOR_CUT)
         labels = dict(zip(chosen.tolist(), short_numbers(chosen), strict=True))
         return ticks, [_compact(labels[tick], tick) for tick in ticks]
     if scale.name == "linear":
@@ -186,6 +189,15 @@ def _ticks(cuts: np.ndarray, edges: np.ndarray, scale: Scale) -> tuple[list[floa
         tens = round_numbers[::2]
         ticks = apart([0.0, *tens, *-tens, *round_numbers, *-round_numbers], ends, scale.forward)
     return ticks, [compact_number(tick) for tick in ticks]
+
+
+def _signed(value: float, largest: float) -> str:
+    """Two digits of a value; next to nothing beside the largest is 0.
+
+    >>> _signed(0.839, 5.5), _signed(-6.8e-5, 5.5)
+    ('+0.84', '0')
+    """
+    return f"{value:+.2g}" if abs(value) >= 1e-3 * largest else "0"
 
 
 def _compact(short: str, number: float) -> str:
@@ -381,7 +393,7 @@ def _write_values(axes: Axes, values: np.ndarray, labels: np.ndarray, across: Si
         axes.text(
             sum(x) / 2,
             sum(y) / 2,
-            f"{values[rows[0], columns[0]]:+.2g}",
+            _signed(values[rows[0], columns[0]], np.abs(values).max()),
             ha="center",
             va="center",
             fontsize=TEXT_SIZE - 1,

@@ -113,15 +113,18 @@ def set_value_axis(axes: Axes, name: str, values: ValueScale, below: float, abov
     set_limits(low, high)
 
 
-def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray]) -> list[float]:
-    """The ticks between the ends, without those that would be drawn close to an earlier one of the list."""
+def apart(ticks, ends, forward: Callable[[np.ndarray], np.ndarray], least: float = 0.1) -> list[float]:
+    """The ticks between the ends, without those that would be drawn close to an earlier one of the list.
+
+    least : the part of the axis that is left between two ticks
+    """
     ticks = np.asarray(ticks, dtype=np.float64)
     ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
     low, high = forward(np.array(ends))
     kept: list[float] = []
     for tick in ticks.tolist():
         place = forward(np.array([tick, *kept]))
-        if (np.abs(place[1:] - place[0]) >= 0.1 * (high - low)).all():
+        if (np.abs(place[1:] - place[0]) >= least * (high - low)).all():
             kept.append(tick)
     return sorted(kept)
 

@@ -106,7 +106,7 @@ def test_rare_cells_fade_and_say_so():
 
 def test_rectangles_have_borders_and_values():
     (axes,) = plot_model(people())
-    assert [text.get_text() for text in drawn(axes, "value")] == ["+0", "-0.4", "+0.2", "+0.4", "-0.1"]
+    assert [text.get_text() for text in drawn(axes, "value")] == ["0", "-0.4", "+0.2", "+0.4", "-0.1"]
     (borders,) = drawn(axes, "borders")
     # None between the two cells of a rectangle, nor across the gap before missing values.
     assert len(borders.get_segments()) == 5
@@ -271,3 +271,15 @@ def test_an_axis_without_cuts():
     (axes,) = plot_model(people((0.2, -0.2), axes=(everywhere, HOURS), labels=np.array([[0, 0, 1]])))
     assert [t.get_text() for t in axes.get_xticklabels()] == ["any"]
     assert make_axis(0, "a", np.random.default_rng(0), n_bins=1).n_ordered == 1
+
+
+def test_ticks_at_cuts_leave_room_for_their_numbers():
+    from rbr.plotting.heat_map import ROOM_FOR_CUT, _signed, _ticks
+    from rbr.plotting.panels import Scale
+
+    straight = Scale("linear", {}, np.asarray, np.asarray)
+    cuts, edges = np.array([0.485, 0.615, 0.825]), np.array([0.0, 0.485, 0.615, 0.825, 1.0])
+    ticks, texts = _ticks(cuts, edges, straight)
+    assert ticks == [0.485, 0.825] and texts == ["0.485", "0.825"]
+    assert min(np.diff(ticks)) >= ROOM_FOR_CUT
+    assert [_signed(value, 5.5) for value in (0.839, -5.5, -6.8e-5)] == ["+0.84", "-5.5", "0"]
