@@ -4,9 +4,9 @@
 #include "series.h"
 #include "wide.h"
 
-/* A side whose bins' numbers vary less has no slope, and a rectangle whose product of them does has no twist: that is a
-   rounding error. */
-#define LEAST_SPREAD 1e-9
+/* A side whose bins' numbers vary by a smaller part of their mean square has no slope, and a rectangle whose product of
+   them does, beside that of the parts it is made of, has no twist: that would be rounding errors of the moments. */
+#define LEAST_SPREAD 1e-5
 
 /* The moments of a rectangle: sums of S, S x, S y, S x y, W, W x, W y, W x^2, W x y, W y^2, W x^2 y, W x y^2, W x^2 y^2;
    x and y are the bins' numbers, counted from the first bins of the rectangle. */
@@ -73,7 +73,7 @@ ON_WIDE_REGISTERS static void whole_rectangles(
         double sx = m[SX * stride + k], sy = m[SY * stride + k], x = m[WX * stride + k] * per_w;
         double y = m[WY * stride + k] * per_w, xx = m[WXX * stride + k] * per_w, xy = m[WXY * stride + k] * per_w;
         double yy = m[WYY * stride + k] * per_w, var_x = xx - x * x, var_y = yy - y * y, cov = xy - x * y;
-        double has_x = var_x > LEAST_SPREAD ? rises_x : 0.0, has_y = var_y > LEAST_SPREAD ? rises_y[k] : 0.0;
+        double has_x = var_x > LEAST_SPREAD * xx ? rises_x : 0.0, has_y = var_y > LEAST_SPREAD * yy ? rises_y[k] : 0.0;
         double rise_x = has_x * (sx - s * x), rise_y = has_y * (sy - s * y);
         var_x = has_x * var_x + (1.0 - has_x);
         var_y = has_y * var_y + (1.0 - has_y);
@@ -91,9 +91,11 @@ ON_WIDE_REGISTERS static void whole_rectangles(
         /* The twist: the product of both numbers, each less its mean, less the mean of the product. */
         double xxy = m[WXXY * stride + k] * per_w, xyy = m[WXYY * stride + k] * per_w;
         double uuv = xxy - 2.0 * x * xy - y * xx + 2.0 * x * x * y, uvv = xyy - 2.0 * y * xy - x * yy + 2.0 * x * y * y;
-        double uuvv = m[WXXYY * stride + k] * per_w - 2.0 * (y * xxy + x * xyy) + y * y * xx + x * x * yy
+        double xxyy = m[WXXYY * stride + k] * per_w;
+        double uuvv = xxyy - 2.0 * (y * xxy + x * xyy) + y * y * xx + x * x * yy
             + 4.0 * x * y * xy - 3.0 * x * x * y * y;
-        double var_t = uuvv - cov * cov, has_t = may_twist * has_x * has_y * (var_t > LEAST_SPREAD ? 1.0 : 0.0);
+        double var_t = uuvv - cov * cov;
+        double has_t = may_twist * has_x * has_y * (var_t > LEAST_SPREAD * (xxyy + xx * yy) ? 1.0 : 0.0);
         double rise_t = has_t * (m[SXY * stride + k] - x * sy - y * sx + s * (x * y - cov));
         var_t = has_t * var_t + (1.0 - has_t);
         /* Beside the slopes, which it changes by d for each unit of its own. */

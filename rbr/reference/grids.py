@@ -37,8 +37,9 @@ from functools import lru_cache
 import numpy as np
 
 LEAST_PLANE = 3
-# The numbers of bins are whole, so a smaller variance of them is a rounding error.
-LEAST_SPREAD = 1e-9
+# A smaller part of the mean square of the bins' numbers, or of their product, is no variance: where nearly all weight is
+# in one bin, rounding errors of the sums would be told as slopes and twists.
+LEAST_SPREAD = 1e-5
 # Another place than the middle must explain more by this part of what the bins could: less is a rounding error.
 LEAST_GAIN = 1e-10
 
@@ -51,19 +52,22 @@ def whole_rectangle(sums, weights, prior, plane_share, twist_share):
     value = sum_ / (total + prior)
     evidence = 0.5 * sum_ * value - 0.5 * np.log1p(total / prior)
     square = value**2 + 1 / (total + prior)
-    slopes, numbers = [], []
+    slopes, numbers, squares = [], [], []
     for side in (0, 1):
         bins, w = np.arange(float(weights.shape[side])), weights.sum(axis=1 - side)
+        squares.append(w @ bins**2 / total)
         number = bins - w @ bins / total
         variance = w @ number**2 / total
         numbers.append(number if side else number[:, None])
-        if len(bins) >= LEAST_PLANE and variance > LEAST_SPREAD:
+        if len(bins) >= LEAST_PLANE and variance > LEAST_SPREAD * squares[side]:
             slopes.append(np.broadcast_to(numbers[side] / np.sqrt(variance), weights.shape))
     twist = numbers[0] * numbers[1]
     twist = twist - (weights * twist).sum() / total
     variance = (weights * twist**2).sum() / total
+    product = np.multiply.outer(*(np.arange(float(n)) for n in weights.shape))
+    square_of_product = (weights * product**2).sum() / total + squares[0] * squares[1]
     shares, designs = [1 - plane_share - twist_share, plane_share], [[], slopes]
-    if twist_share and len(slopes) == 2 and variance > LEAST_SPREAD:
+    if twist_share and len(slopes) == 2 and variance > LEAST_SPREAD * square_of_product:
         shares.append(twist_share)
         designs.append([*slopes, twist / np.sqrt(variance)])
     else:

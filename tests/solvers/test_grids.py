@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbr._backend import kernels
 from rbr.data.binning import Binner
 from rbr.data.grids import coarse_bins
 from rbr.objective import make_objective
@@ -203,3 +204,21 @@ def test_on_few_rows_a_pair_must_gain_what_the_best_of_many_does(loss, share, n_
     pairs = np.zeros((n_candidates, 2), dtype=np.int64)
     search = PairSearch(objective, grids_of(objective, np.zeros(2, dtype=bool)), PairSpec(pairs, pairs[:0]))
     assert search._least_gain == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize("cells", [[(0, 3), (2, 0)], [(60, 60), (60, 61), (61, 60)], [(1, 1), (40, 1), (40, 2)]])
+def test_rounding_errors_of_moments_are_no_twist(cells):
+    """The product of the numbers of both bins may hardly vary: it is 0 in both of the first cells."""
+    n = 1 + max(max(cell) for cell in cells)
+    sums, weights = np.zeros((n, n)), np.zeros((n, n))
+    for k, cell in enumerate(cells):
+        sums[cell], weights[cell] = 2.5 * (-1) ** k, 9.1 + k
+
+    def averaged(scale):
+        out, results = np.zeros(n * n), np.zeros((3, 1))
+        offsets, sides = np.array([0, n * n]), np.array([[n, n, 0, 0, 0, 0]])
+        inputs = sums.ravel() * scale, weights.ravel() * scale, np.array([97.5]), 0.7, 0.25, 0.25, 0
+        kernels().average_grids(offsets, sides, *inputs, out, *results, 0, 1)
+        return np.append(out, results[0])
+
+    np.testing.assert_allclose(averaged(1.0 + 1e-13), averaged(1.0), rtol=0, atol=1e-9)
