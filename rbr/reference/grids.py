@@ -37,8 +37,8 @@ from functools import lru_cache
 import numpy as np
 
 LEAST_PLANE = 3
-# A smaller part of the mean square of the bins' numbers, or of their product, is no variance: where nearly all weight is
-# in one bin, rounding errors of the sums would be told as slopes and twists.
+# A smaller part of the mean square of the bins' numbers, or of their product, is no variance: where nearly all weight
+# is in one bin, rounding errors of the sums would be told as slopes and twists.
 LEAST_SPREAD = 1e-5
 # Another place than the middle must explain more by this part of what the bins could: less is a rounding error.
 LEAST_GAIN = 1e-10
