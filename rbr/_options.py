@@ -181,7 +181,7 @@ class SolverOptions:
     most_lost_by_limits: float = 0.1
     # A piece of the projected average must be worth this part of the jump cost of a fit, at least. The more an average
     # explains, the less is lost by a piece of the same price: the price is also this times the units of log-likelihood
-    # that it explains, so that a hundred pieces take about a five-hundredth of that.
+    # that it explains, so that a hundred pieces take about a five-hundredth of that. Several classes share the price.
     projection_price: float = 0.005
     projection_share: float = 4e-6
     bag_settled: float = 1.0

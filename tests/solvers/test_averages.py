@@ -12,7 +12,7 @@ from rbr import RBRClassifier, RBRRegressor
 from rbr.objective.bags import RowBags
 from rbr.reference.averages import LEAST_LINE, average_table
 from rbr.reference.curves import average_curve, curve_of
-from rbr.solvers.averages import average_over_pieces
+from rbr.solvers.averages import average_over_pieces, projected
 from rbr.solvers.averaging import Averaging, Mixing
 
 
@@ -477,3 +477,27 @@ def test_bins_are_merged_to_hold_rows_only_where_a_row_can_lie_far_out():
         objective = rbr.make_objective(design, (x[:, 0] > 0).astype(float), loss=loss)
         bound = rbr.Constraints(shape="mixed").bind_to(objective.tables, objective.n_total)
         assert Averaging(objective, bound, 0.0, ~bound.excluded).n_groups == n_groups
+
+
+@pytest.mark.parametrize("loss, n_outputs", [("squared_error", 1), ("log_loss", 1), ("multinomial", 3)])
+def test_classes_pay_less_for_a_prior_and_share_the_price_of_pieces(monkeypatch, loss, n_outputs):
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(600, 2))
+    y = {"squared_error": x[:, 0], "log_loss": x[:, 0] > 0, "multinomial": np.digitize(x[:, 0], [-0.5, 0.5])}[loss]
+    objective = rbr.make_objective(rbr.Binner(max_bins=32).fit_transform(x), y.astype(float), loss=loss)
+    bound = rbr.Constraints(shape="mixed").bind_to(objective.tables, objective.n_total)
+    options, prices = objective.options, []
+    run = Averaging(objective, bound, 0.0, ~bound.excluded)
+    expected = options.price_of_prior if loss == "squared_error" else options.price_of_prior_of_classes
+    assert run.price_beside(np.zeros(1)) == pytest.approx(np.log(2.0) + expected)
+
+    def keep(*given, price):
+        prices.append(price)
+        return projected(*given, price=price)
+
+    monkeypatch.setattr("rbr.solvers.averages.projected", keep)
+    average_over_pieces(objective, rbr.Constraints(shape="mixed", jump_cost=1.0))
+    least = max(options.projection_price, options.projection_share * objective.constant_loss * objective.n_total)
+    assert options.projection_price / n_outputs <= prices[0]
+    if loss != "squared_error":
+        assert prices[0] == pytest.approx(least / n_outputs)
