@@ -12,11 +12,12 @@ from contextvars import ContextVar
 from types import ModuleType
 
 from rbr import _fast, _sizes
-from rbr._fast import _binning, _csv, _design, _losses, _projections
+from rbr._fast import _binning, _csv, _design, _losses, _projections, _visits
 from rbr.reference import csv_text as _reference_csv
 from rbr.reference import kernels as _reference
 from rbr.reference import losses as _reference_losses
 from rbr.reference import projections as _reference_projections
+from rbr.reference import visits as _reference_visits
 
 BACKENDS = {"fast": _fast, "reference": _reference}
 
@@ -26,6 +27,7 @@ SHARED_SIZES: tuple[tuple[str, ModuleType, tuple[ModuleType, ...]], ...] = (
     ("LOG_LOSS_SUMS", _losses, (_sizes,)),
     ("DISTANCE_SUMS", _losses, (_sizes,)),
     ("LOSSES", _losses, (_sizes, _reference_losses)),
+    ("SOFTMAX", _visits, (_sizes, _reference_visits)),
     ("TOGETHER", _design, (_sizes,)),
     ("MAX_CODE", _design, (_sizes,)),
     ("MAX_CODE", _binning, (_sizes,)),

@@ -15,6 +15,9 @@ DISTANCE_SUMS = 2
 # The losses that the kernel loss_of_rows knows, by number.
 LOSSES = ("squared_error", "log_loss", "poisson", "gamma", "tweedie", "huber", "quantile")
 
+# The number that stands for the loss of several classes where that of one of LOSSES is expected.
+SOFTMAX = -1
+
 # The kernel rmatvec goes over the rows with this many features at a time.
 TOGETHER = 4
 

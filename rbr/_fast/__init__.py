@@ -4,7 +4,6 @@ They validate nothing, hold no lock and use no Python objects in loops; their ca
 allocate. Each kernel works on a range of features or rows.
 """
 
-from rbr._fast._averages import average_tables
 from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
 from rbr._fast._csv import (
     add_field_sizes,
@@ -16,7 +15,6 @@ from rbr._fast._csv import (
     put_fields,
     write_numbers,
 )
-from rbr._fast._curves import average_curves
 from rbr._fast._design import bin_counts, bin_moments, cross_counts, gram, matvec, rmatvec
 from rbr._fast._grids import average_grids
 from rbr._fast._losses import (
@@ -32,12 +30,11 @@ from rbr._fast._outputs import matvec_outputs, rmatvec_outputs
 from rbr._fast._projections import center_tables, prox_tables
 from rbr._fast._rectangles import cut_grids
 from rbr._fast._surfaces import smooth_grids
+from rbr._fast._visits import visit_rows, visit_tables
 
 __all__ = [
     "add_field_sizes",
-    "average_curves",
     "average_grids",
-    "average_tables",
     "bin_counts",
     "bin_moments",
     "center_tables",
@@ -69,5 +66,7 @@ __all__ = [
     "sort_rows",
     "squared_distances",
     "transpose",
+    "visit_rows",
+    "visit_tables",
     "write_numbers",
 ]

@@ -20,7 +20,8 @@ ON_WIDE_REGISTERS static void explained(
         double rise = (ks_e - ks[s]) * weight - moment * total, spread = (kkw_e - kkw[s]) * weight - moment * moment;
         double share = prior * known;
         constant[s] = before[s] + 0.5 * total * total * known;
-        line[s] = constant[s] + 0.5 * rise * rise / spread * known_slope;
+        /* Bins without weight beside the others have no spread, up to rounding. */
+        line[s] = constant[s] + (spread > 0.0 ? 0.5 * rise * rise / spread * known_slope : 0.0);
         constant_factor[s] = sqrt(share);
         line_factor[s] = sqrt(share * prior_of_slopes * known_slope);
     }
@@ -94,10 +95,12 @@ static inline void add_side_by_side(
         double w = sums->w[e] - sums->w[s + k], total = sums->sum[e] - sums->sum[s + k];
         double moment = sums->kw[e] - sums->kw[s + k], known = 1.0 / (w + prior), mean = total * known;
         double rise = (sums->ks[e] - sums->ks[s + k]) * w - moment * total;
-        double spread = (sums->kkw[e] - sums->kkw[s + k]) * w - moment * moment, inverse = 1.0 / w;
+        double spread = (sums->kkw[e] - sums->kkw[s + k]) * w - moment * moment;
+        double has_spread = spread > 0.0 ? 1.0 : 0.0, inverse = has_spread > 0.0 ? 1.0 / w : 0.0;
+        spread = has_spread > 0.0 ? spread : 1.0;
         double per_spread = 1.0 / (spread * (w + prior_of_slopes));
         double is_line = p_line > 0.0 ? 1.0 : 0.0;
-        rise = is_line > 0.0 ? rise * w * per_spread : 0.0;
+        rise = is_line * has_spread > 0.0 ? rise * w * per_spread : 0.0;
         double square = is_line > 0.0 ? rise * rise * spread * inverse * inverse + spread * per_spread : 0.0;
         double centre = is_line > 0.0 ? moment * inverse : 0.0;
         rise *= p_line;

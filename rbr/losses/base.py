@@ -131,6 +131,12 @@ class Loss:
         """
         return None
 
+    @property
+    def compiled(self) -> tuple[int, float, float] | None:
+        """(its number in LOSSES, its two parameters) where its residuals are compiled; SOFTMAX for several classes."""
+        own = self._kernel()
+        return None if own is None else (LOSSES.index(own[0]), *own[1:])
+
     # What follows from it ---------------------------------------------------------------------------------
 
     def n_outputs(self, y: np.ndarray) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
-from rbr._sizes import LOG_LOSS_SUMS
+from rbr._sizes import LOG_LOSS_SUMS, SOFTMAX
 from rbr.losses.base import Loss
 from rbr.losses.roots import LARGEST_INTERCEPT, root_of_decreasing, root_of_parabola
 from rbr.losses.sums import BLOCK_ROWS, add_in_order, as_vectors, dot, row_blocks, weighted_sum, worth
@@ -207,6 +207,10 @@ class Multinomial(Loss):
 
     def target_columns(self, y, n_outputs=1):
         yield from ((y == c).astype(np.float64) for c in range(n_outputs))
+
+    @property
+    def compiled(self):
+        return SOFTMAX, 0.0, 0.0
 
     def evaluate(self, y, z, *, values=None, residual=None, curvature=None, v=None, n_threads=1):
         scores = _by_class(z)

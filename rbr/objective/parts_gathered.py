@@ -15,10 +15,11 @@ import numpy as np
 
 from rbr.data.design import BinnedMatrix
 from rbr.objective import parts_sums
+from rbr.objective.backfit import visit_in_turn
 from rbr.objective.changes import RowChanges
 from rbr.objective.gram import GramSums
 from rbr.objective.parts_leaves import Leaf, Part, Whole
-from rbr.objective.protocol import Point, Tables
+from rbr.objective.protocol import Point, Tables, Visits
 from rbr.objective.rows import RowBlock, RowObjective, Scores
 
 if TYPE_CHECKING:
@@ -141,6 +142,9 @@ class PartsBackfit:
 
     def __init__(self, objective: PartsObjective, point: Point):
         self._objective, self._raw, self._intercept = objective, point.handle, point.intercept
+
+    def visit(self, tables: np.ndarray, visits: Visits) -> None:
+        visit_in_turn(self, tables, visits)
 
     def residual_sums(self, table: int) -> np.ndarray:
         objective = self._objective

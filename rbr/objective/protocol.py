@@ -222,8 +222,21 @@ class TableChanges(Protocol):
         """The rise of the loss without a table, with the intercepts of all outputs refitted."""
 
 
+class Visits(Protocol):
+    """What is done to tables that are visited one after the other, each beside the others as they are then."""
+
+    def change(self, table: int, sums: np.ndarray) -> np.ndarray | None:
+        """Move a table, given the sums of `Backfit.residual_sums`; its change, None if there is none."""
+
+    def in_kernel(self, tables: np.ndarray) -> tuple[tuple, tuple] | None:
+        """What the kernel `visit_rows` is told of such visits, and what it moves; None if no kernel does the same."""
+
+
 class Backfit(Protocol):
     """The rows around a point whose tables change one at a time; the intercept stays."""
+
+    def visit(self, tables: np.ndarray, visits: Visits) -> None:
+        """Visit some tables in this order; the scores change with them."""
 
     def residual_sums(self, table: int) -> np.ndarray:
         """Sums of v r over the rows of each bin of a table, at the present scores; a column for each output."""

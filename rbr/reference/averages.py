@@ -1,4 +1,4 @@
-"""Averages over all ways to cut a table into pieces: the definition of the kernel `average_tables`.
+"""Averages over all ways to cut a table into pieces: the heart of the kernels of `rbr.reference.visits`.
 
 Bin k of a table has a value u_k with a precision W_k (its curvature over the dispersion). A way to cut the table says
 between which bins it jumps, and which of its pieces are lines. Prior: each of the b - 1 places has a jump with odds o;
@@ -69,30 +69,3 @@ def average_table(sums, weights, prior, odds, line_share):
                 unknowns += p * n_unknowns
                 squares += p * square
     return table, before[b] - (b - 1) * np.log1p(odds), pieces, unknowns / squares
-
-
-def average_tables(
-    offsets,  # IN  (n_tables + 1,) int64
-    sums,  # IN  (offsets[-1],): of weight times value, by bin
-    weights,  # IN  (offsets[-1],): precisions of the values, positive
-    priors,  # IN  (n_tables,): the precision of the prior of a piece's value, positive
-    jump_odds,  # IN  (n_tables,): the prior odds of a jump between two bins, positive
-    line_shares,  # IN  (n_tables,): the prior share of lines among pieces of three bins or more
-    out,  # OUT (offsets[-1],), the tables first <= t < last
-    evidence_out,  # OUT (n_tables,)
-    pieces_out,  # OUT (n_tables,)
-    priors_out,  # OUT (n_tables,)
-    first,
-    last,
-):
-    """The mean of each table over all ways to cut it into pieces, its log evidence, the mean number of pieces, and the
-    prior that the values and slopes of the pieces suggest (a step of the EM algorithm).
-    """
-    for t in range(first, last):
-        bins = slice(offsets[t], offsets[t + 1])
-        if bins.start == bins.stop:
-            evidence_out[t], pieces_out[t], priors_out[t] = 0.0, 0.0, priors[t]
-            continue
-        out[bins], evidence_out[t], pieces_out[t], priors_out[t] = average_table(
-            sums[bins], weights[bins], priors[t], jump_odds[t], line_shares[t]
-        )

@@ -1,4 +1,4 @@
-"""Smooth curves: the definition of the kernel `average_curves`.
+"""Smooth curves: a part of the kernels of `rbr.reference.visits`.
 
 Some tables bend slowly, and pieces tell them only roughly: each piece has a value or a line of its own, with no word of
 its neighbours. A curve is the other extreme. It never jumps; its rises from bin to bin,
@@ -55,27 +55,3 @@ def average_curve(sums, weights, per_row, lengths, rows):
     total = np.logaddexp.reduce(evidences)
     shares = np.exp(evidences - total)
     return shares @ means, total - np.log(len(found)), shares @ unknowns
-
-
-def average_curves(
-    offsets,  # IN  (n_tables + 1,) int64
-    sums,  # IN  (offsets[-1],): of weight times value, by bin
-    weights,  # IN  (offsets[-1],): precisions of the values, positive
-    per_row,  # IN  (n_tables,): the precision that a row brings on average, positive
-    lengths,  # IN  (n_lengths,): over which part of the bins rises stay alike, not negative
-    rows,  # IN  (n_priors,): how many rows the prior of a value is worth, positive
-    out,  # OUT (offsets[-1],), the tables first <= t < last
-    evidence_out,  # OUT (n_tables,)
-    unknowns_out,  # OUT (n_tables,)
-    first,
-    last,
-):
-    """The mean of each table over smooth curves, its log evidence, and the effective number of its unknowns."""
-    for t in range(first, last):
-        bins = slice(offsets[t], offsets[t + 1])
-        if bins.start == bins.stop:
-            evidence_out[t] = unknowns_out[t] = 0.0
-            continue
-        out[bins], evidence_out[t], unknowns_out[t] = average_curve(
-            sums[bins], weights[bins], per_row[t], lengths, rows
-        )

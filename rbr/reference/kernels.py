@@ -6,20 +6,17 @@ A kernel computes the range first <= … < last of its results, and writes only 
 import numpy as np
 
 from rbr.reference import csv_text, losses
-from rbr.reference.averages import average_tables
 from rbr.reference.binning import binomial_bins, codes_of, describe_bins, distinct_values, regular_bins
-from rbr.reference.curves import average_curves
 from rbr.reference.design import cross_tabulate, look_up, sum_by_bin
 from rbr.reference.grids import average_grids
 from rbr.reference.projections import SHAPES, project_zero_mean, prox_table
 from rbr.reference.rectangles import cut_grids
 from rbr.reference.surfaces import smooth_grids
+from rbr.reference.visits import visit_rows, visit_tables
 
 __all__ = [
     "add_field_sizes",
-    "average_curves",
     "average_grids",
-    "average_tables",
     "bin_counts",
     "bin_moments",
     "center_tables",
@@ -51,6 +48,8 @@ __all__ = [
     "sort_rows",
     "squared_distances",
     "transpose",
+    "visit_rows",
+    "visit_tables",
     "write_numbers",
 ]
 

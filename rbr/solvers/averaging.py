@@ -29,7 +29,7 @@ from scipy.special import gammaln
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
 from rbr.constraints import BoundConstraints
-from rbr.objective.protocol import Objective, Point
+from rbr.objective.protocol import Objective, Point, Visits
 
 # The prior of a level, in rows: means are averaged over these widths by their evidence.
 ROWS_OF_LEVELS = np.array([1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0])
@@ -71,65 +71,6 @@ class Posterior:
             np.zeros((objective.tables.n_coef, objective.n_outputs)),
             *(np.zeros(shape), np.full(shape, -np.inf), np.zeros(shape), np.ones(shape), np.ones(shape)),
             *(np.full(shape, number, dtype=np.float64) for number in (options.least_jumps, options.most_prior_rows)),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class SideBySide:
-    """Some tables one after the other, each of one output: where their bins stand, and where those averaged over do.
-
-    tables, outputs, starts : the tables, the output and the first bin of each
-    table, output : of each bin, the place of its table among them, and its output
-    weights, rises : of the bins, and what their tables are known to rise within the bins that are averaged over as one
-    grouped : (place among the tables, bins) of those whose bins have no order
-    is_ordered, ordered, of_output : the others, and their outputs
-    bins, places : which bins are averaged over, and as which of the merged ones
-    offsets, n_groups : where the merged bins of an ordered table begin, and their number
-    line_shares : the prior share of lines among the pieces of an ordered table
-    has_missing, missing : which ordered tables have a bin for missing values, and those bins
-    """
-
-    tables: np.ndarray
-    outputs: np.ndarray
-    starts: np.ndarray
-    table: np.ndarray
-    output: np.ndarray
-    weights: np.ndarray
-    rises: np.ndarray
-    grouped: list[tuple[int, slice]]
-    is_ordered: np.ndarray
-    ordered: np.ndarray
-    of_output: np.ndarray
-    bins: np.ndarray
-    places: np.ndarray
-    offsets: np.ndarray
-    n_groups: np.ndarray
-    line_shares: np.ndarray
-    has_missing: np.ndarray
-    missing: np.ndarray
-
-    @classmethod
-    def of(cls, run: Averaging, tables: np.ndarray, outputs: np.ndarray) -> SideBySide:
-        ends = np.cumsum(run.bound.n_bins[tables])
-        starts = ends - run.bound.n_bins[tables]
-        table, in_all = np.repeat(np.arange(len(tables)), ends - starts), run.objective.tables.bins_of(tables)
-        is_ordered, output = ~run.is_grouped[tables], outputs[table]
-        grouped = [(t, slice(starts[t], ends[t])) for t in np.flatnonzero(~is_ordered).tolist()]
-        ordered, group = tables[is_ordered], run.group[in_all]
-        n_groups = run.n_groups[ordered]
-        offsets = np.concatenate([[0], np.cumsum(n_groups)]).astype(np.int64)
-        first = np.zeros(len(tables), dtype=np.int64)
-        first[is_ordered] = offsets[:-1]
-        bins = np.flatnonzero((group >= 0) & is_ordered[table])
-        has_missing = run.bound.missing[ordered]
-        return cls(
-            *(tables, outputs, starts, table, output),
-            run.objective.tables.weights[in_all],
-            run.rises[in_all, output],
-            grouped,
-            *(is_ordered, ordered, outputs[is_ordered]),
-            *(bins, group[bins] + first[table[bins]], offsets, n_groups, run.line_shares[ordered]),
-            *(has_missing, ends[is_ordered][has_missing] - 1),
         )
 
 
@@ -175,14 +116,13 @@ class Averaging:
         n_begun = np.bincount(table[bins], begins, minlength=self.bound.n_features).astype(np.int64)
         rank = np.cumsum(begins) - 1 - (np.cumsum(n_begun) - n_begun)[table[bins]]
         self.n_groups = np.minimum(n_begun, self.most_groups)
-        self.group = np.full(offsets[-1], -1)
+        self.group = np.full(offsets[-1], -1, dtype=np.int64)
         self.group[bins] = rank * self.n_groups[table[bins]] // np.maximum(n_begun, 1)[table[bins]]
         self.rises = np.zeros_like(self.posterior.f) if self.rising is None else self._within_groups(self.rising)
         self.is_grouped = ~self.bound.flags("has_jumps")
         lines = np.where(self.bound.flags("is_never_flat"), 1.0, self.objective.options.line_share)
         self.line_shares = np.where(self.bound.flags("has_lines"), lines, 0.0)
         self.can_overshoot = self.objective.loss.link != "identity"
-        self._alone: dict[int, SideBySide] = {}
 
     def _within_groups(self, tables: np.ndarray) -> np.ndarray:
         """Tables less their means over the bins that are averaged over as one."""
@@ -252,104 +192,31 @@ class Averaging:
         """The evidence that makes a feature as likely used as not, if `n_used` of the others are in use."""
         return np.log((self.n_allowed - n_used) / (n_used + 1.0)) + self.price_of_prior
 
-    def side_by_side(self, tables: np.ndarray, outputs: np.ndarray) -> SideBySide:
-        """Where the bins of some tables stand, each of one output."""
-        return SideBySide.of(self, tables, outputs)
-
-    def alone(self, table: int) -> SideBySide:
-        """A single table for each output; remembered, since it is visited again and again."""
-        if table not in self._alone:
-            n = self.objective.n_outputs
-            self._alone[table] = self.side_by_side(np.full(n, table), np.arange(n))
-        return self._alone[table]
-
-    def precisions(self, at: SideBySide, G: np.ndarray, H: np.ndarray, f: np.ndarray):
-        """(S, W) by bin of some tables: W the precision of a bin's value, S that times the value.
-
-        G and H are the sums of residuals and curvatures. The value of a bin is what a Newton step gives it, with the
-        curvature H + t G / 3 if that grows by the part t of itself as the score rises by one: what is gained is then
-        G^2 / 2 (H + t G / 3), to third order, for bins and for the pieces made of them, since G and H add up. So a few
-        rare positives are worth what they are worth, and not what H alone says. A step is no longer than three units.
-        The mean is the intercept's: it is taken out.
-        """
-        if self.can_overshoot:
-            H = np.maximum(H + self.growth[at.output] * G / 3.0, np.abs(G) / 3.0)
-        scale = self.objective.n_total / self.dispersion
-        S, W = scale * (G + H * f), scale * (H + self.alpha * at.weights)
-        mean = np.add.reduceat(S, at.starts) / np.maximum(np.add.reduceat(W, at.starts), 1e-300)
-        return S - W * mean[at.table], W
-
-    def average(self, at: SideBySide, S: np.ndarray, W: np.ndarray) -> np.ndarray:
-        """Update the evidence, pieces and priors of some tables; returns their means, side by side.
-
-        S and W have the bins of these tables, one after the other.
-        """
-        posterior = self.posterior
-        means, totals = np.zeros(len(S)), np.add.reduceat(W, at.starts) / self.objective.n_total
-        for t, bins in at.grouped:
-            own = at.tables[t], at.outputs[t]
-            means[bins], posterior.evidence[own], pieces = _levels(S[bins], W[bins], totals[t])
-            posterior.pieces[own], posterior.freedom[own] = pieces, _freedom(pieces, self.bound.n_ordered[own[0]])
-        if len(at.ordered):
-            self._average_ordered(at, S, W, totals[at.is_ordered], means)
-        found, left = means - at.rises, S - W * at.rises
-        posterior.explained[at.tables, at.outputs] = np.add.reduceat(found * (left - 0.5 * W * found), at.starts)
-        return means
-
-    def _average_ordered(self, at: SideBySide, S, W, totals, means) -> None:
-        """The part of `average` for tables whose bins have an order; writes their means."""
-        posterior, options, own = self.posterior, self.objective.options, (at.ordered, at.of_output)
-        # Without any bin, as in a column of missing values alone, bincount counts in integers.
-        rises = at.rises[at.bins]
-        sums, weights = (
-            np.bincount(at.places, by_bin, minlength=at.offsets[-1]).astype(np.float64, copy=False)
-            for by_bin in (S[at.bins] - W[at.bins] * rises, W[at.bins])
+    def told(self, tables: np.ndarray, H: np.ndarray, step: float) -> tuple:
+        """What the kernels of visits are told: see `rbr.reference.visits.visit_tables`."""
+        bound, options, geometry = self.bound, self.objective.options, self.objective.tables
+        return (
+            *(np.ascontiguousarray(tables, dtype=np.int64), bound.offsets, self.group, self.n_groups),
+            *(bound.n_ordered, self.is_grouped.view(np.uint8), bound.missing.view(np.uint8)),
+            *((bound.forced | self.uses_all).view(np.uint8), self.line_shares, geometry.weights, self.rises),
+            *(np.ascontiguousarray(H.reshape(len(H), -1)), self.growth if self.can_overshoot else np.zeros(0)),
+            *(ROWS_OF_LEVELS, LENGTHS_OF_CURVES, ROWS_OF_CURVES),
+            *(self.objective.n_total, self.dispersion, self.alpha),
+            *(self.least_prior_rows, options.most_prior_rows, options.least_jumps, options.most_jumps),
+            *(options.curve_share, float(self.n_allowed), self.price_of_prior, step),
         )
-        weights = np.maximum(weights, 1e-300)
-        priors = np.maximum(posterior.rows[own] * totals, 1e-300)
-        jumps = np.minimum(posterior.jumps[own] / np.maximum(at.n_groups - 1, 1), 0.5)
-        out, (evidence, pieces, suggested) = np.zeros(at.offsets[-1]), np.zeros((3, len(at.ordered)))
-        inputs = sums, weights, priors, jumps / (1.0 - jumps), at.line_shares
-        outputs = out, evidence, pieces, suggested
-        over_ranges(kernels().average_tables, len(at.ordered), self.objective.n_threads, at.offsets, *inputs, *outputs)
-        rows = suggested / np.maximum(totals, 1e-300)
-        posterior.rows[own] = np.minimum(np.maximum(rows, self.least_prior_rows), options.most_prior_rows)
-        most = np.maximum(options.most_jumps * at.n_groups, options.least_jumps)
-        posterior.jumps[own] = np.minimum(np.maximum(pieces - 1.0, options.least_jumps), most)
-        freedom = _freedom(pieces, self.bound.n_ordered[at.ordered])
-        if options.curve_share and at.line_shares.any():
-            curved, curve, of_curves, unknowns = self._curves(at, sums, weights, totals, evidence)
-            out += np.repeat(curved, at.n_groups) * (curve - out)
-            pieces, freedom = pieces + curved * (1.0 + unknowns / 2.0 - pieces), freedom + curved * (unknowns - freedom)
-            evidence = of_curves
-        means[at.bins] = out[at.places] + rises
-        if len(at.missing):
-            last, prior = at.missing, priors[at.has_missing]
-            means[last] = S[last] / (W[last] + prior)
-            evidence[at.has_missing] += 0.5 * S[last] ** 2 / (W[last] + prior) - 0.5 * np.log1p(W[last] / prior)
-        for name, found in (("evidence", evidence), ("pieces", pieces), ("freedom", freedom)):
-            getattr(posterior, name)[own] = found
 
-    def _curves(self, at: SideBySide, sums, weights, totals, evidence) -> tuple[np.ndarray, ...]:
-        """(probability of a curve rather than pieces, its mean, log evidence of both, unknowns of the curve)."""
-        own, share = at.ordered, self.objective.options.curve_share
-        curve, (of_curve, unknowns) = np.zeros(at.offsets[-1]), np.zeros((2, len(own)))
-        inputs = sums, weights, np.maximum(totals, 1e-300), LENGTHS_OF_CURVES, ROWS_OF_CURVES
-        outputs = curve, of_curve, unknowns
-        over_ranges(kernels().average_curves, len(own), self.objective.n_threads, at.offsets, *inputs, *outputs)
-        # Where no lines are allowed, neither are curves.
-        of_curve[at.line_shares == 0] = -np.inf
-        both = np.logaddexp(np.log1p(-share) + evidence, np.log(share) + of_curve)
-        return np.exp(np.log(share) + of_curve - both), curve, both, unknowns
+    def bins(self, table: int) -> slice:
+        return slice(self.bound.offsets[table], self.bound.offsets[table + 1])
 
-    def include(self, table: int, means: np.ndarray) -> np.ndarray:
-        """The mean table of each output, counted with the probability of the feature and centred."""
-        log_odds = self.log_odds(np.array([table]))[0]
-        share = 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(log_odds, -700.0), 700.0)))
-        self.posterior.share[table] = share
-        bins = slice(self.bound.offsets[table], self.bound.offsets[table + 1])
-        counted = share * means
-        return counted - self.objective.tables.weights[bins] @ counted
+    def moved(self) -> tuple:
+        """What the kernels of visits move."""
+        own = self.posterior
+        return own.f, own.share, own.evidence, own.explained, own.pieces, own.freedom, own.jumps, own.rows
+
+    def visits(self, H: np.ndarray) -> Visits:
+        """What a round does to the tables that it visits, given the sums of curvatures."""
+        return TableVisits(self, H)
 
     # Rounds ----------------------------------------------------------------------------------------------------
 
@@ -376,11 +243,9 @@ class Averaging:
             return
         H, _ = self.objective.curvature_sums(point, tables, self.majorizes)
         G = -self.objective.gradient(point, tables).reshape(len(H), -1)
-        G, H = G * self.objective.tables.weights[:, None], H.reshape(len(H), -1)
-        bins = self.objective.tables.bins_of(tables)
-        for c in range(self.objective.n_outputs):
-            at = self.side_by_side(tables, np.full(len(tables), c))
-            self.average(at, *self.precisions(at, G[bins, c], H[bins, c], self.posterior.f[bins, c]))
+        pulls = np.ascontiguousarray(G * self.objective.tables.weights[:, None])
+        threads = self.objective.n_threads
+        over_ranges(kernels().visit_tables, len(tables), threads, *self.told(tables, H, 0.0), pulls, *self.moved())
 
     @property
     def majorizes(self) -> bool:
@@ -390,21 +255,14 @@ class Averaging:
     def round(self, point: Point, tables: np.ndarray) -> None:
         """Visit some tables, those that explain most first."""
         H, _ = self.objective.curvature_sums(point, tables, self.majorizes)
-        H = H.reshape(len(H), -1)
-        rows = self.objective.backfit(point)
-        step = 1.0 if self.objective.n_outputs == 1 else self.objective.options.step_of_classes
         # Tables that say the same of the rows are visited in the order of their columns, whatever rounding says.
         first = np.argsort(-self.posterior.evidence[tables].max(axis=1).round(DIGITS_OF_EVIDENCE), kind="stable")
-        for j in tables[first].tolist():
-            bins = slice(self.bound.offsets[j], self.bound.offsets[j + 1])
-            G, before, at = rows.residual_sums(j), self.posterior.f[bins].copy(), self.alone(j)
-            # One output after the other, as they stand side by side.
-            by_bin = (by_output.reshape(bins.stop - bins.start, -1).T.ravel() for by_output in (G, H[bins], before))
-            means = self.average(at, *self.precisions(at, *by_bin)).reshape(before.shape[::-1]).T
-            self.posterior.f[bins] += step * (self.include(j, means) - before)
-            change = self.posterior.f[bins] - before
-            if change.any():
-                rows.add(j, change[:, 0] if self.objective.n_outputs == 1 else change)
+        self.objective.backfit(point).visit(tables[first], self.visits(H.reshape(len(H), -1)))
+
+    @property
+    def step(self) -> float:
+        """How far tables go towards their means: where classes share rows, both steps together would be too long."""
+        return 1.0 if self.objective.n_outputs == 1 else self.objective.options.step_of_classes
 
     def run(self, report: Callable[[Point], bool]) -> Point:
         """Rounds over the tables that may be used, until the loss settles; the point where they end."""
@@ -511,6 +369,36 @@ class Averaging:
         return point, False
 
 
+class TableVisits:
+    """The visits of a round; see `rbr.objective.protocol.Visits`.
+
+    H : sums of curvatures, by bin and output
+    """
+
+    def __init__(self, run: Averaging, H: np.ndarray):
+        self._run, self._H = run, H
+        # A single table at a time, for rows that no kernel reads.
+        self._table, self._pulls = np.zeros(1, dtype=np.int64), np.zeros(H.shape)
+        self._arguments = *run.told(self._table, H, run.step), self._pulls, *run.moved()
+
+    def in_kernel(self, tables: np.ndarray) -> tuple[tuple, tuple] | None:
+        return self._run.told(tables, self._H, self._run.step), self._run.moved()
+
+    def change(self, table: int, sums: np.ndarray) -> np.ndarray | None:
+        f, bins = self._run.posterior.f, self._run.bins(table)
+        before, self._table[0] = f[bins].copy(), table
+        self._pulls[bins] = sums.reshape(before.shape)
+        kernels().visit_tables(*self._arguments, 0, 1)
+        return change_of(f[bins] - before)
+
+
+def change_of(difference: np.ndarray) -> np.ndarray | None:
+    """A change of a table as the rows expect it, None if there is none."""
+    if not difference.any():
+        return None
+    return difference[:, 0] if difference.shape[1] == 1 else difference
+
+
 class Mixing:
     """Where rounds are heading: the mix of the last rounds whose change, to first order, is least (Anderson 1965).
 
@@ -542,20 +430,3 @@ class Mixing:
             return g.copy()
         shares = np.linalg.lstsq(np.column_stack(self.dr), r, rcond=1e-6)[0]
         return g - sum(share * d for share, d in zip(shares, self.dg, strict=True))
-
-
-def _freedom(pieces, n_bins) -> np.ndarray:
-    """The degrees of freedom of pieces: their values, and the places of the jumps between them."""
-    return pieces + np.maximum(pieces - 1.0, 0.0) * np.log(np.maximum(n_bins, 2))
-
-
-def _levels(S: np.ndarray, W: np.ndarray, per_row: float) -> tuple[np.ndarray, float, float]:
-    """(mean, log evidence, effective number) of levels with one Gaussian prior, averaged over its width."""
-    priors = np.maximum(ROWS_OF_LEVELS * per_row, 1e-300)[:, None]
-    evidence = (0.5 * S**2 / (W + priors) - 0.5 * np.log1p(W / priors)).sum(axis=1)
-    most = evidence.max()
-    shares = np.exp(evidence - most)
-    total = shares.sum()
-    mean = (shares / total) @ (S / (W + priors))
-    known = (shares / total) @ (W / (W + priors)).sum(axis=1)
-    return mean, float(most + np.log(total / len(shares))), float(known)

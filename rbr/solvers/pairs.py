@@ -24,13 +24,16 @@ from rbr._options import SolverOptions
 from rbr._parallel import over_ranges
 from rbr.constraints import Constraints
 from rbr.data.grids import CoarseBins, coarse_bins
-from rbr.objective.protocol import Objective, Point
-from rbr.solvers.averaging import Averaging
+from rbr.objective.protocol import Objective, Point, Visits
+from rbr.solvers.averaging import Averaging, change_of
 from rbr.solvers.pair_fit import PairFit
 from rbr.solvers.pair_gains import held_out_gains
 
 # Pairs are judged in tiles of this many tables, so that the joint sums of one tile are held at a time.
 TABLES_PER_TILE = 128
+
+# The log odds of a pair are cut off here, where its share is 0 or 1 to all digits.
+MOST_LOG_ODDS = 700.0
 
 # While all pairs are judged, the prior of a rectangle is worth this many rows: between those of sharp and weak effects.
 JUDGED_PRIOR_ROWS = 100.0
@@ -50,20 +53,6 @@ class PairSpec:
     forced: np.ndarray
     most: int | None = None
     among: np.ndarray | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Some pairs one after the other, each of one output: where their cells stand."""
-
-    pairs: np.ndarray
-    outputs: np.ndarray
-    starts: np.ndarray
-    table: np.ndarray
-    output: np.ndarray
-    weights: np.ndarray
-    offsets: np.ndarray
-    sides: np.ndarray
 
 
 @dataclass(eq=False)
@@ -95,26 +84,8 @@ class GridAveraging(Averaging):
             return options.least_prior_rows_of_classes
         return options.least_prior_rows_with_outliers
 
-    def side_by_side(self, tables: np.ndarray, outputs: np.ndarray) -> Any:
-        sizes = self.bound.n_bins[tables]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        weights = self.objective.tables.weights[self.objective.tables.bins_of(tables)]
-        table = np.repeat(np.arange(len(tables)), sizes)
-        sides = cast(np.ndarray, self.objective.tables.grids)[tables]
-        return Cells(tables, outputs, offsets[:-1], table, outputs[table], weights, offsets, sides)
-
-    def average(self, at: Any, S: np.ndarray, W: np.ndarray) -> np.ndarray:
-        posterior, options, own = self.posterior, self.objective.options, (at.pairs, at.outputs)
-        totals = np.maximum(np.add.reduceat(W, at.starts) / self.objective.n_total, 1e-300)
-        priors = np.maximum(posterior.rows[own] * totals, 1e-300)
-        means, evidence, pieces, suggested = averaged_grids(
-            *(at.offsets, at.sides, S, W, priors, options, self.objective.n_threads),
-            n_blocks=options.blocks_across_cuts if self.has_bounded_rows else 0,
-        )
-        posterior.evidence[own], posterior.pieces[own] = evidence, pieces
-        most = options.most_prior_rows_of_pairs
-        posterior.rows[own] = np.clip(suggested / totals, self.least_prior_rows, most)
-        return means
+    def visits(self, H: np.ndarray) -> Visits:
+        return GridVisits(self, H)
 
     def estimate_dispersion(self, point: Point) -> None:
         df = self.used_df + float((self.posterior.share * self.posterior.pieces).sum())
@@ -142,6 +113,64 @@ class GridAveraging(Averaging):
             point, is_stopped = self._settle(point, everything, report)
             n_pairs = len(self.used())
         return point, is_stopped
+
+
+class GridVisits:
+    """The visits of a round over grids; see `rbr.objective.protocol.Visits`.
+
+    They do what `rbr.reference.visits` says of columns, but average over grids. All outputs stand side by side.
+
+    H : sums of curvatures, by cell and output
+    """
+
+    def __init__(self, run: GridAveraging, H: np.ndarray):
+        self._run, self._H = run, H
+
+    def in_kernel(self, tables: np.ndarray) -> None:
+        return None
+
+    def change(self, table: int, sums: np.ndarray) -> np.ndarray | None:
+        run, bins = self._run, self._run.bins(table)
+        f, w = run.posterior.f[bins], run.objective.tables.weights[bins, None]
+        S, W = self._precisions(sums.reshape(f.shape), self._H[bins], f, w)
+        means = self._average(table, S, W)
+        share = self._share_of_use(table)
+        counted = share * means
+        change = run.step * (counted - (w * counted).sum(axis=0) - f)
+        run.posterior.share[table] = share
+        f += change
+        return change_of(change)
+
+    def _precisions(self, G, H, f, w) -> tuple[np.ndarray, np.ndarray]:
+        """`rbr.reference.visits.precisions`."""
+        run = self._run
+        if run.can_overshoot:
+            H = np.maximum(H + run.growth * G / 3.0, np.abs(G) / 3.0)
+        scale = run.objective.n_total / run.dispersion
+        S, W = scale * (G + H * f), scale * (H + run.alpha * w)
+        return S - W * (S.sum(axis=0) / np.maximum(W.sum(axis=0), 1e-300)), W
+
+    def _average(self, table: int, S: np.ndarray, W: np.ndarray) -> np.ndarray:
+        """The mean grid of each output; its evidence, its number of rectangles and its prior are kept."""
+        run, (n_cells, n) = self._run, S.shape
+        posterior, options, objective = run.posterior, run.objective.options, run.objective
+        totals = np.maximum(W.sum(axis=0) / objective.n_total, 1e-300)
+        priors = np.maximum(posterior.rows[table] * totals, 1e-300)
+        offsets = n_cells * np.arange(n + 1, dtype=np.int64)
+        sides = np.repeat(cast(np.ndarray, objective.tables.grids)[[table]], n, axis=0)
+        means, evidence, rectangles, suggested = averaged_grids(
+            *(offsets, sides, S.T.ravel(), W.T.ravel(), priors, options, objective.n_threads),
+            n_blocks=options.blocks_across_cuts if run.has_bounded_rows else 0,
+        )
+        posterior.evidence[table], posterior.pieces[table] = evidence, rectangles
+        most = options.most_prior_rows_of_pairs
+        posterior.rows[table] = np.clip(suggested / totals, run.least_prior_rows, most)
+        return means.reshape(n, n_cells).T
+
+    def _share_of_use(self, table: int) -> np.ndarray:
+        """The probability by output that a pair is used."""
+        log_odds = self._run.log_odds(np.array([table]))[0]
+        return 1.0 / (1.0 + np.exp(-np.clip(log_odds, -MOST_LOG_ODDS, MOST_LOG_ODDS)))
 
 
 def price_of_pair(n_candidates: int, n_used: Any, has_bounded_rows: bool, options: SolverOptions) -> np.ndarray:

@@ -1,8 +1,4 @@
-"""The kernel of averages over all ways to cut a table into pieces."""
-
-from libc.math cimport log, log1p
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+# The average of a table over all ways to cut it into pieces. Included by _visits.pyx.
 
 cdef extern from "averages.h":
     void explained(
@@ -34,49 +30,25 @@ cdef enum:
 cdef double NEVER = 1e-17
 
 
-def average_tables(
-    const int64_t[::1] offsets,      # IN  (n_tables + 1,)
-    const double[::1] sums,          # IN  (offsets[-1],): of weight times value, by bin
-    const double[::1] weights,       # IN  (offsets[-1],): precisions of the values, positive
-    const double[::1] priors,        # IN  (n_tables,): the precision of the prior of a piece's value, positive
-    const double[::1] jump_odds,     # IN  (n_tables,): the prior odds of a jump between two bins, positive
-    const double[::1] line_shares,   # IN  (n_tables,): the prior share of lines among pieces of three bins or more
-    double[::1] out,                 # OUT (offsets[-1],), the tables first <= t < last
-    double[::1] evidence_out,        # OUT (n_tables,)
-    double[::1] pieces_out,          # OUT (n_tables,)
-    double[::1] priors_out,          # OUT (n_tables,)
-    Py_ssize_t first,
-    Py_ssize_t last,
-):
-    """The mean of each table over all ways to cut it into pieces, its log evidence, the mean number of pieces, and the
-    prior that the values and slopes of the pieces suggest (a step of the EM algorithm).
-
-    The sums of a piece are differences of running sums: one of a millionth of the weight has six digits less."""
-    cdef Py_ssize_t t, largest = 0
-    cdef double *scratch
-    for t in range(first, last):
-        largest = max(largest, offsets[t + 1] - offsets[t])
-    with nogil:
-        scratch = <double *> malloc((2 * largest * largest + 14 * (largest + 1)) * sizeof(double))
-        if scratch == NULL:
-            with gil:
-                raise MemoryError
-        for t in range(first, last):
-            if offsets[t] < offsets[t + 1]:
-                _average(
-                    &sums[offsets[t]], &weights[offsets[t]], offsets[t + 1] - offsets[t], priors[t], jump_odds[t],
-                    line_shares[t], &out[offsets[t]], &evidence_out[t], &pieces_out[t], &priors_out[t], scratch
-                )
-            else:
-                evidence_out[t] = pieces_out[t] = 0.0
-                priors_out[t] = priors[t]
-        free(scratch)
+cdef Py_ssize_t _scratch_of_pieces(Py_ssize_t b) noexcept nogil:
+    return 2 * b * b + 14 * (b + 1)
 
 
-cdef void _average(
+cdef void _average_pieces(
     const double *sums, const double *weights, Py_ssize_t b, double prior, double odds, double line_share,
     double *out, double *evidence_out, double *pieces_out, double *prior_out, double *scratch,
 ) noexcept nogil:
+    """The mean of a table of b bins over all ways to cut it into pieces, its log evidence, the mean number of pieces, and
+    the prior that their values and slopes suggest (a step of the EM algorithm).
+
+    sums : of weight times value, by bin
+    weights : precisions of the values, positive
+    prior : the precision of the prior of a piece's value, positive
+    odds : the prior odds of a jump between two bins, positive
+    line_share : the prior share of lines among pieces of three bins or more
+
+    The sums of a piece are differences of running sums: one of a millionth of the weight has six digits less.
+    """
     cdef:
         Py_ssize_t n = b + 1, k, s, e, ended, n_lines
         double *cum_w = scratch

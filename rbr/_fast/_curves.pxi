@@ -1,14 +1,10 @@
-"""The kernel of averages over smooth curves.
+# The average of a table over smooth curves. Included by _visits.pyx.
+#
+# The rises from bin to bin are an autoregression, whose precision P has three diagonals. So the table itself has the
+# precision Q = D' P D + W of five, D the differences, and one sweep over the bins and one back give the mean, the
+# determinant and the trace. All lengths and priors go side by side. Q leaves the level of a table free: sums that add up
+# to zero have a solution of W-mean zero, and the determinant has one unknown more, which the total weight takes out.
 
-The rises from bin to bin are an autoregression, whose precision P has three diagonals. So the table itself has the
-precision Q = D' P D + W of five, D the differences, and one sweep over the bins and one back give the mean, the
-determinant and the trace. All lengths and priors go side by side. Q leaves the level of a table free: sums that add up
-to zero have a solution of W-mean zero, and the determinant has one unknown more, which the total weight takes out.
-"""
-
-from libc.math cimport exp, log, log1p, sqrt
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
 
 cdef extern from "curves.h":
     void factor(
@@ -22,46 +18,25 @@ cdef extern from "curves.h":
     ) noexcept nogil
 
 
-def average_curves(
-    const int64_t[::1] offsets,      # IN  (n_tables + 1,)
-    const double[::1] sums,          # IN  (offsets[-1],): of weight times value, by bin
-    const double[::1] weights,       # IN  (offsets[-1],): precisions of the values, positive
-    const double[::1] per_row,       # IN  (n_tables,): the precision that a row brings on average, positive
-    const double[::1] lengths,       # IN  (n_lengths,): over which part of the bins rises stay alike, not negative
-    const double[::1] rows,          # IN  (n_priors,): how many rows the prior of a value is worth, positive
-    double[::1] out,                 # OUT (offsets[-1],), the tables first <= t < last
-    double[::1] evidence_out,        # OUT (n_tables,)
-    double[::1] unknowns_out,        # OUT (n_tables,)
-    Py_ssize_t first,
-    Py_ssize_t last,
-):
-    """The mean of each table over smooth curves, its log evidence, and the effective number of its unknowns."""
-    cdef Py_ssize_t t, largest = 0, n = lengths.shape[0] * rows.shape[0]
-    cdef double *scratch
-    for t in range(first, last):
-        largest = max(largest, offsets[t + 1] - offsets[t])
-    with nogil:
-        scratch = <double *> malloc((4 * largest * n + 2 * largest + 11 * n + 1) * sizeof(double))
-        if scratch == NULL:
-            with gil:
-                raise MemoryError
-        for t in range(first, last):
-            if offsets[t] < offsets[t + 1]:
-                _average(
-                    &sums[offsets[t]], &weights[offsets[t]], offsets[t + 1] - offsets[t], per_row[t], lengths, rows,
-                    &out[offsets[t]], &evidence_out[t], &unknowns_out[t], scratch
-                )
-            else:
-                evidence_out[t] = unknowns_out[t] = 0.0
-        free(scratch)
+cdef Py_ssize_t _scratch_of_curves(Py_ssize_t b, Py_ssize_t n) noexcept nogil:
+    return 4 * b * n + 2 * b + 11 * n
 
 
-cdef void _average(
-    const double *sums, const double *weights, Py_ssize_t b, double per_row, const double[::1] lengths,
-    const double[::1] rows, double *out, double *evidence_out, double *unknowns_out, double *scratch,
+cdef void _average_curves(
+    const double *sums, const double *weights, Py_ssize_t b, double per_row, const double *lengths,
+    Py_ssize_t n_lengths, const double *rows, Py_ssize_t n_priors, double *out, double *evidence_out,
+    double *unknowns_out, double *scratch,
 ) noexcept nogil:
+    """The mean of a table of b bins over smooth curves, its log evidence, and the effective number of its unknowns.
+
+    sums : of weight times value, by bin
+    weights : precisions of the values, positive
+    per_row : the precision that a row brings on average, positive
+    lengths : over which part of the bins rises stay alike, not negative
+    rows : how many rows the prior of a value is worth, positive
+    """
     cdef:
-        Py_ssize_t n_priors = rows.shape[0], n = lengths.shape[0] * n_priors, k, g, i
+        Py_ssize_t n = n_lengths * n_priors, k, g, i
         double *ends = scratch                # entries of P: at both ends of its diagonal, within, and beside it
         double *inner = ends + n
         double *beside = inner + n
@@ -89,7 +64,7 @@ cdef void _average(
         scaled_sums[k] = (sums[k] - weights[k] * (level / total)) / unit
     total /= per_row
     level /= unit
-    for i in range(lengths.shape[0]):
+    for i in range(n_lengths):
         rho = exp(-1.0 / (lengths[i] * (b - 1))) if lengths[i] > 0.0 and b > 1 else 0.0
         alike = _sum_of_powers(rho, b - 1)
         for k in range(n_priors):
