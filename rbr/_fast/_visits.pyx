@@ -4,7 +4,7 @@ A visit turns sums by bin into precisions, merges the bins that are averaged ove
 (_pieces.pxi) and over curves (_curves.pxi), or over levels, and moves the table. A round is thousands of such visits.
 """
 
-from libc.math cimport exp, fabs, log, log1p, sqrt
+from libc.math cimport INFINITY, exp, fabs, log, log1p, sqrt
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -286,7 +286,7 @@ cdef Py_ssize_t _scratch_of_visits(
         if not run.is_grouped[j]:
             most_groups = max(most_groups, run.n_groups[j])
     return 3 * most_bins + 2 * run.n_rows_of_levels + 4 * most_groups + max(
-        _scratch_of_pieces(most_groups), _scratch_of_curves(most_groups, run.n_lengths * run.n_rows_of_curves)
+        _scratch_of_pieces(most_groups), _scratch_of_curves(most_groups, run.n_lengths, run.n_rows_of_curves)
     )
 
 
