@@ -142,6 +142,14 @@ class SolverOptions:
     price_of_prior_of_classes: float = 1.0
     most_jumps: float = 0.25
     least_jumps: float = 1.0
+    # Once features are chosen, the mean square of all their effects counts in the prior of each like this many pieces
+    # of its own.
+    shared_pieces: float = 10.0
+    # If classes are told apart so well that at most this part of the loss is left, and if that part of the rows is less
+    # than this number for each feature, rows left out choose how much wider the prior is, up to so many times.
+    nearly_separable: float = 0.5
+    rows_per_feature_to_loosen: float = 20.0
+    loosest_prior: float = 30.0
     # Bins are merged to this many at most.
     most_averaged_bins: int = 255
     # Where a row can lie far out, bins of fewer rows are merged, so that a few of them make no piece, and all until
@@ -161,8 +169,10 @@ class SolverOptions:
     least_log_odds: float = 3.0
     averaging_searches: int = 3
     # All features, and those with evidence, compete on bags if there are this many rows per feature, and if those left
-    # out could explain this much per row together. A gain or loss of this many standard errors ends the competition.
-    competing_bags: int = 3
+    # out could explain this much per row together. A gain or loss of this many standard errors ends the competition, and
+    # so does a loss on the least number of bags.
+    competing_bags: int = 8
+    least_bags: int = 3
     rows_per_feature: float = 10.0
     least_promise: float = 0.001
     clear_gain: float = 2.0
@@ -184,7 +194,7 @@ class SolverOptions:
     # that it explains, so that a hundred pieces take about a five-hundredth of that. Several classes share the price.
     projection_price: float = 0.005
     projection_share: float = 4e-6
-    bag_settled: float = 1.0
+    bag_settled: float = 0.3
 
     # Pairs. The sides of their grids have this many bins at most, and fewer while all pairs are judged, on a sample of
     # this many rows.

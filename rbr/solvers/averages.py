@@ -16,6 +16,7 @@ from rbr.constraints import BoundConstraints, Constraints, Prox
 from rbr.objective.protocol import Objective, Point
 from rbr.shapes import shape_names
 from rbr.solvers.averaging import Averaging
+from rbr.solvers.left_out import decide
 from rbr.solvers.options import Ending
 from rbr.solvers.problem import Problem
 from rbr.solvers.solution import Iteration, Recorder, Solution
@@ -97,11 +98,14 @@ def average_over_pieces(
     in_bags = run.dispersion if objective is plain else run.known_dispersion
     run, point, found = _chosen(run, point, way, in_bags, random_state, report)
     used = run.used()
+    if len(used) and not objective.has_many_rows:
+        point = run.settle_on_shared_prior(point, report)
+        used = run.used()
     if bound.max_features is not None and len(used) > bound.max_features:
         point, used = run.limited(point, used, bound.max_features, report)
     problem = replace(problem, scale=run.dispersion / objective.n_total)
     problem = replace(problem, constraints=replace(bound, limits=run.limits()))
-    simple, means = _told_simply(problem, run, point, used)
+    simple, means = _told_simply(problem, run, point, used, found == "all")
     problem = replace(problem, constraints=simple)
     explained = (objective.constant_loss - point.loss) * objective.n_total / run.dispersion
     price = max(objective.options.projection_price, objective.options.projection_share * explained)
@@ -122,21 +126,21 @@ def _chosen(
 
     in_bags : the dispersion of fits on bags, None if it is to be estimated
     """
-    found, options = WAYS[0], run.objective.options
+    objective, found = run.objective, WAYS[0]
     # With many rows a feature that matters has evidence of its own.
-    has_rows = run.has_rows_for_all and not run.objective.has_many_rows
-    may_differ = has_rows and 0 < len(run.used()) < run.n_allowed
-    if way == found or (way is None and not may_differ):
-        return run, point, found
-    with_all, of_all = _with_all(run, report)
-    if way != "all":
-        together = with_all.copy()
-        of_together = together.narrow(of_all, report)
+    may_differ = run.has_rows_for_all and not objective.has_many_rows and 0 < len(run.used()) < run.n_allowed
+    with_all: tuple[Averaging, Point] | None = None
+    if way != found and (way is not None or may_differ):
+        with_all = _with_all(run, report)
+        together = with_all[0].copy()
+        of_together = together.narrow(with_all[1], report)
         gain = together.worth(of_together) - run.worth(point)
-        if way == "together" or gain > options.least_gain_in_all:
+        if way == "together" or (way is None and gain > objective.options.least_gain_in_all):
             run, point, found = together, of_together, "together"
-    if way == "all" or (way is None and _all_features_do_better(run, found, in_bags, random_state)):
-        run, point, found = with_all, with_all.go_on(of_all, report), "all"
+    decision = decide(run, point, found, None if way is None else way == "all", in_bags, random_state)
+    if with_all is not None and decision.uses_all:
+        (run, point), found = with_all, "all"
+    run.looseness = decision.looseness
     return run, point, found
 
 
@@ -147,7 +151,8 @@ def _with_all(run: Averaging, report: Callable[[Point], bool]) -> tuple[Averagin
     than it is, and chance would be evidence. All of them are only a start, but they must settle: related columns whose
     differences matter are slow to show it.
     """
-    own = Averaging(run.objective, run.bound, run.alpha, run.allowed, run.dispersion, uses_all=True, rising=run.rising)
+    known = run.objective, run.bound, run.alpha, run.allowed, run.dispersion
+    own = Averaging(*known, uses_all=True, shares_prior=True, rising=run.rising)
     return own, own.run(report)
 
 
@@ -186,43 +191,6 @@ def _on_slopes(
     return (objective.on_lines(slopes, distances), rising) if gain > objective.options.least_gain_within_bins else None
 
 
-def _all_features_do_better(run: Averaging, found: str, dispersion: float | None, random_state: Any) -> bool:
-    """Whether all features predict rows that were left out better than those found in some way, clearly.
-
-    On few rows many features can each have too little evidence and together explain much. That shows only in rows
-    that were left out.
-    """
-    objective, options = run.objective, run.objective.options
-    # With several classes each has tables of its own.
-    n_unused = int((run.posterior.share[run.allowed] <= 0.5).sum())
-    if options.least_log_odds * n_unused < options.least_promise * objective.n_total:
-        return False  # even if each of them explained as much as one that is just left out
-    bags = objective.bags(2, options.bag_share, random_state)
-    for _ in range(options.competing_bags):
-        inside = bags.draw()
-        own = inside, run.bound.on(inside.tables.weights), run.alpha, run.allowed, dispersion
-        with_all, alone = (
-            Averaging(*own, uses_all=uses_all, settled=options.bag_settled, rising=run.rising)
-            for uses_all in (True, False)
-        )
-        points = [with_all.run(_go_on)]
-        points.append(with_all.narrow(points[0], _go_on) if found == "together" else alone.run(_go_on))
-        for w, point in enumerate(reversed(points)):
-            bags.add(w, point.f, point.support, point.intercept)
-        if not bags.has_left_out:
-            return False  # a bag without some class would be no sample: it has all rows
-        gain, error = bags.gain(0, 1, options.share_of_outliers)
-        if abs(gain) > options.clear_gain * error:
-            break
-    # On rows that were left out chance gains more than t with a probability of at most exp(-t).
-    return gain * objective.n_total / run.dispersion > options.least_gain_in_all
-
-
-def _go_on(point: Point) -> bool:
-    """A report that stops nothing."""
-    return False
-
-
 def projected(problem: Problem, average: np.ndarray, near: Point, recorder: Recorder, price: float) -> Solution:
     """The solution nearest to average tables, with a price on pieces, in the geometry of the curvature at a point.
 
@@ -239,7 +207,7 @@ def projected(problem: Problem, average: np.ndarray, near: Point, recorder: Reco
 
 
 def _told_simply(
-    problem: Problem, run: Averaging, point: Point, used: np.ndarray
+    problem: Problem, run: Averaging, point: Point, used: np.ndarray, uses_all: bool
 ) -> tuple[BoundConstraints, np.ndarray]:
     """(constraints with some tables limited to a single step or line, mean tables), where a fit tells a table so.
 
@@ -249,7 +217,7 @@ def _told_simply(
     rows better than the average does, as a steep line can, it replaces the average.
     """
     objective, bound, means = problem.objective, problem.constraints, run.means(used)
-    if objective.n_outputs > 1 or run.uses_all or not len(used):
+    if objective.n_outputs > 1 or uses_all or not len(used):
         return bound, means
     H, _ = objective.curvature_sums(point, used, run.majorizes)
     pull = -objective.gradient(point, used) * objective.tables.weights

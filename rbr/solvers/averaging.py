@@ -82,6 +82,8 @@ class Averaging:
     allowed : bool per table, which may be used
     known_dispersion : of the rows; None if it is to be estimated
     uses_all : whether every feature is used, whatever its evidence
+    shares_prior : whether what effects are worth in one table says something of the others
+    looseness : by what factor the prior that they share is wider than their effects are
     settled : rounds end when one changes the loss by at most this many units of log-likelihood; None: by default
     rising : tables of which is known how they rise within the bins that are averaged over as one; None: not at all
     """
@@ -93,6 +95,8 @@ class Averaging:
     posterior: Posterior = field(init=False)
     known_dispersion: float | None = None
     uses_all: bool = False
+    shares_prior: bool = False
+    looseness: float = 1.0
     settled: float | None = None
     rising: np.ndarray | None = None
     dispersion: float = field(init=False)
@@ -118,11 +122,24 @@ class Averaging:
         self.n_groups = np.minimum(n_begun, self.most_groups)
         self.group = np.full(offsets[-1], -1, dtype=np.int64)
         self.group[bins] = rank * self.n_groups[table[bins]] // np.maximum(n_begun, 1)[table[bins]]
+        self._tell_empty_bins(table, place)
         self.rises = np.zeros_like(self.posterior.f) if self.rising is None else self._within_groups(self.rising)
         self.is_grouped = ~self.bound.flags("has_jumps")
         lines = np.where(self.bound.flags("is_never_flat"), 1.0, self.objective.options.line_share)
         self.line_shares = np.where(self.bound.flags("has_lines"), lines, 0.0)
         self.can_overshoot = self.objective.loss.link != "identity"
+
+    def _tell_empty_bins(self, table: np.ndarray, place: np.ndarray) -> None:
+        """Ordered bins without rows are told as those before them, the first ones as those after them.
+
+        A bag has such bins, and rows outside of it lie in them.
+        """
+        ordered = np.flatnonzero(
+            (place < (self.bound.offsets[:-1] + self.bound.n_ordered)[table]) & (self.n_groups > 0)[table]
+        )
+        if len(ordered):
+            last = np.maximum.accumulate(np.where(self.group[ordered] >= 0, ordered, -1))
+            self.group[ordered] = np.where(last < self.bound.offsets[table[ordered]], 0, self.group[last])
 
     def _within_groups(self, tables: np.ndarray) -> np.ndarray:
         """Tables less their means over the bins that are averaged over as one."""
@@ -202,7 +219,9 @@ class Averaging:
             *(np.ascontiguousarray(H.reshape(len(H), -1)), self.growth if self.can_overshoot else np.zeros(0)),
             *(ROWS_OF_LEVELS, LENGTHS_OF_CURVES, ROWS_OF_CURVES),
             *(self.objective.n_total, self.dispersion, self.alpha),
-            *(self.least_prior_rows, options.most_prior_rows, options.least_jumps, options.most_jumps),
+            # A prior that is shared has its limits once it is.
+            *((0.0, np.inf) if self.shares_prior else (self.least_prior_rows, options.most_prior_rows)),
+            *(options.least_jumps, options.most_jumps),
             *(options.curve_share, float(self.n_allowed), self.price_of_prior, step),
         )
 
@@ -258,6 +277,26 @@ class Averaging:
         # Tables that say the same of the rows are visited in the order of their columns, whatever rounding says.
         first = np.argsort(-self.posterior.evidence[tables].max(axis=1).round(DIGITS_OF_EVIDENCE), kind="stable")
         self.objective.backfit(point).visit(tables[first], self.visits(H.reshape(len(H), -1)))
+        if self.shares_prior:
+            self.share_prior()
+
+    def share_prior(self) -> None:
+        """Let the prior of each table lean on that of all.
+
+        A visit leaves one over the mean square of the pieces as the prior of a table. Here the mean square of the
+        pieces of all tables counts in it like `shared_pieces` more pieces: one or two of its own say little. Without
+        it, one of several related columns has large effects and thus a wide prior, the others a narrow one and no
+        effects.
+        """
+        options, posterior = self.objective.options, self.posterior
+        for c in range(self.objective.n_outputs):
+            tables = np.flatnonzero(~self.is_grouped & self.allowed & (posterior.share[:, c] > 0.5))
+            if len(tables):
+                n, rows, more = posterior.pieces[tables, c], posterior.rows[tables, c], options.shared_pieces
+                squares = n / rows
+                of_all = self.looseness * squares.sum() / n.sum()
+                posterior.rows[tables, c] = (n + more) / (squares + more * of_all)
+        posterior.rows[:] = np.clip(posterior.rows, self.least_prior_rows, options.most_prior_rows)
 
     @property
     def step(self) -> float:
@@ -291,10 +330,28 @@ class Averaging:
         """More rounds over all features that may be used; the point where they end."""
         return self._settle(point, np.flatnonzero(self.allowed), report)[0]
 
+    def settle_on_shared_prior(self, point: Point, report: Callable[[Point], bool]) -> Point:
+        """More rounds over the features in use, whose priors now lean on one another; the point where they end.
+
+        They are held: what a shared prior is for, many weak effects, has little evidence one by one.
+        """
+        used = self.used()
+        self.leave_out(np.setdiff1d(np.flatnonzero(self.allowed), used))
+        self.allowed = np.isin(np.arange(self.bound.n_features), used)
+        self.uses_all = self.shares_prior = True
+        self.share_prior()
+        return self._settle(self.point(point.intercept), used, report)[0]
+
+    def loosened(self, looseness: float, point: Point, report: Callable[[Point], bool]) -> Point:
+        """More rounds with a shared prior that is wider by some factor; the point where they end."""
+        self.looseness = looseness
+        self.share_prior()
+        return self.go_on(point, report)
+
     def narrow(self, point: Point, report: Callable[[Point], bool]) -> Point:
         """From where all features are used, rounds with those that have evidence; the point where they end."""
         everything = np.flatnonzero(self.allowed)
-        self.uses_all = False
+        self.uses_all = self.shares_prior = False
         self.round(point, everything)
         is_active = (self.log_odds(everything) > -self.objective.options.least_log_odds).any(axis=1)
         self.leave_out(everything[~is_active])

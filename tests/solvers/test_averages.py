@@ -255,7 +255,7 @@ def test_many_weak_effects_enter_together_if_rows_left_out_say_so(monkeypatch):
     y = 0.8 * X[:, 0] + 0.06 * X[:, 1:] @ rng.choice([-1.0, 1.0], 29) + rng.normal(size=3000)
     train, test = slice(0, 1000), slice(1000, 3000)
     together = RBRRegressor().fit(X[train], y[train])
-    monkeypatch.setattr("rbr.solvers.averages._all_features_do_better", lambda *args: False)
+    monkeypatch.setattr("rbr.solvers.left_out._may_all_be_better", lambda *args: False)
     alone = RBRRegressor().fit(X[train], y[train])
     assert len(together.terms_) > 20 > len(alone.terms_)
     assert together.score(X[test], y[test]) > alone.score(X[test], y[test])
@@ -271,7 +271,7 @@ def differences_of_related_columns(seed):
 
 @pytest.mark.parametrize("seed", [0, 2, 3])
 def test_columns_that_say_much_together_and_little_alone_are_found_beside_all_others(seed, monkeypatch):
-    monkeypatch.setattr("rbr.solvers.averages._all_features_do_better", lambda *args: False)
+    monkeypatch.setattr("rbr.solvers.left_out._may_all_be_better", lambda *args: False)
     X, y = differences_of_related_columns(seed)
     B = rbr.Binner(max_bins=64).fit_transform(X)
     objective, constraints = rbr.make_objective(B, y), rbr.Constraints(shape="mixed", jump_cost=1.0)

@@ -1,0 +1,140 @@
+"""What rows that were left out decide of an average, and the prior that its tables share."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+
+import rbr
+from rbr import RBRClassifier, RBRRegressor
+from rbr.solvers.averaging import Averaging
+from rbr.solvers.left_out import Decision, decide, is_nearly_separable
+
+
+def go_on(point):
+    return False
+
+
+def averaging_of(X, y, loss="squared_error", max_bins=64, **options):
+    objective = rbr.make_objective(rbr.Binner(max_bins=max_bins).fit_transform(X), y, loss=loss)
+    bound = rbr.Constraints(shape="mixed").bind_to(objective.tables, objective.n_total)
+    return Averaging(objective, bound, 0.0, ~bound.excluded, **options)
+
+
+def related_columns(seed, n=400):
+    """(X, y): four columns that are nearly the same, of which y is the sum, and noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=n)[:, None] + 0.3 * rng.normal(size=(n, 4))
+    return X, 0.3 * X.sum(axis=1) + rng.normal(size=n)
+
+
+def test_bins_without_rows_are_told_as_the_bins_before_them():
+    """Rows outside of a bag lie in bins that it does not have: at zero they would make any fit look bad."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    B = rbr.Binner(max_bins=255).fit_transform(x[:, None])
+    inside = np.sort(rng.permutation(300)[:150])
+    objective = rbr.make_objective(B[inside], (2.0 * (x > 0) + 0.1 * rng.normal(size=300))[inside])
+    bound = rbr.Constraints(shape="mixed").bind_to(objective.tables, objective.n_total)
+    run = Averaging(objective, bound, 0.0, ~bound.excluded)
+    f = run.run(go_on).f
+    empty = np.flatnonzero(objective.tables.shares == 0)
+    assert len(empty) > 50
+    first = np.flatnonzero(objective.tables.shares > 0)[0]
+    for k in empty:
+        assert f[k] == (f[k - 1] if k > first else f[first])
+    assert (f[empty] != 0).all()
+
+
+def test_a_shared_prior_is_the_mean_square_of_all_pieces_and_its_own():
+    X, y = related_columns(0)
+    run = averaging_of(X, y, uses_all=True)
+    run.run(go_on)
+    n, rows = (values[:, 0].copy() for values in (run.posterior.pieces, run.posterior.rows))
+    more, looseness = run.objective.options.shared_pieces, 2.0
+    run.looseness = looseness
+    run.share_prior()
+    of_all = looseness * np.sum(n / rows) / np.sum(n)
+    expected = (n + more) / (n / rows + more * of_all)
+    np.testing.assert_allclose(
+        run.posterior.rows[:, 0], np.clip(expected, run.least_prior_rows, run.objective.options.most_prior_rows)
+    )
+
+
+def test_related_columns_share_their_effect_once_they_share_their_prior():
+    def spread_of_effects(run, point):
+        offsets, weights = run.bound.offsets, run.objective.tables.weights
+        norms = np.sqrt(np.add.reduceat(weights * point.f**2, offsets[:-1]))
+        return norms.std() / norms.mean()
+
+    before, after = [], []
+    for seed in range(4):
+        run = averaging_of(*related_columns(seed), uses_all=True)
+        point = run.run(go_on)
+        before.append(spread_of_effects(run, point))
+        after.append(spread_of_effects(run, run.settle_on_shared_prior(point, go_on)))
+    assert np.mean(after) < 0.8 * np.mean(before)
+
+
+def test_features_that_were_found_are_held_while_their_prior_is_shared():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(600, 8))
+    run = averaging_of(X, 3 * (X[:, 0] > 0) + 0.3 * X[:, 1] + rng.normal(size=600))
+    point = run.run(go_on)
+    used = run.used().tolist()
+    assert used == [0, 1]
+    end = run.settle_on_shared_prior(point, go_on)
+    assert run.used().tolist() == used and end.support.tolist() == used
+    assert (run.posterior.share[used] == 1.0).all()
+
+
+def test_nearly_separable_classes_are_those_of_few_rows_with_little_loss():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 10))
+    clear, noisy = (X[:, 0] > 0).astype(int), (X[:, 0] + 2 * rng.normal(size=200) > 0).astype(int)
+    for y, loss, expected in ((clear, "log_loss", True), (noisy, "log_loss", False), (clear, "squared_error", False)):
+        run = averaging_of(X, y.astype(float), loss)
+        assert is_nearly_separable(run, run.run(go_on)) is expected
+    many = rng.normal(size=(20_000, 2))
+    run = averaging_of(many, (many[:, 0] > 0).astype(float), "log_loss")
+    assert not is_nearly_separable(run, run.run(go_on)) or run.objective.n_total < 20_000
+
+
+def test_where_nothing_is_to_be_decided_no_bag_is_drawn(monkeypatch):
+    X, y = related_columns(0)
+    run = averaging_of(X, y)
+    point = run.run(go_on)
+    monkeypatch.setattr(run.objective, "bags", lambda *args: pytest.fail("a bag was drawn"))
+    assert decide(run, point, "alone", False, None, None) == Decision()
+    assert decide(run, point, "alone", True, None, None) == Decision(uses_all=True)
+
+
+def test_scores_of_nearly_separable_classes_are_not_shrunk(monkeypatch):
+    """With the prior that EM steps end with, scores of breast cancer are a third too small."""
+    X, y = load_breast_cancer(return_X_y=True)
+    losses = np.zeros((2, 3))
+    for seed in range(3):
+        parts = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
+        for way, looseness in enumerate((None, 1.0)):
+            with monkeypatch.context() as patched:
+                if looseness is not None:
+                    patched.setattr("rbr.solvers.averages.decide", lambda *args: Decision(True, 1.0))
+                m = RBRClassifier().fit(parts[0], parts[2])
+            losses[way, seed] = log_loss(parts[3], m.predict_proba(parts[1]))
+    loose, tight = losses.mean(axis=1)
+    assert loose < 0.9 * tight
+
+
+def test_the_same_decision_for_any_number_of_threads():
+    X, y = load_breast_cancer(return_X_y=True)
+    one, three = (RBRClassifier(n_jobs=n).fit(X, y) for n in (1, 3))
+    np.testing.assert_array_equal(one.decision_function(X), three.decision_function(X))
+
+
+def test_weights_count_as_repeated_rows_in_what_is_decided():
+    X, y = related_columns(3, n=150)
+    weight = np.random.default_rng(0).integers(1, 4, 150)
+    weighted = RBRRegressor().fit(X, y, sample_weight=weight)
+    repeated = RBRRegressor().fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-6)
