@@ -8,7 +8,6 @@ import numpy as np
 
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
-from rbr.losses.sums import THREADED_ROWS
 
 if TYPE_CHECKING:
     from rbr.objective.protocol import Backfit, Point, Visits
@@ -57,10 +56,8 @@ class RowBackfit:
 
     @property
     def _is_visited_in_kernel(self) -> bool:
-        """Whether rounds are no faster where the residuals of a visit are found by several threads."""
-        objective = self._objective
-        is_small = objective._n_rows < THREADED_ROWS or objective.loss.is_parabola
-        return is_small and len(objective._blocks) == 1 and objective.loss.compiled is not None
+        """A single thread; to find residuals by several would save less than their sums by bin cost one by one."""
+        return len(self._objective._blocks) == 1 and self._objective.loss.compiled is not None
 
     def residual_sums(self, table: int) -> np.ndarray:
         self._begin()
