@@ -33,8 +33,6 @@ class RowBackfit:
         self._objective, self._point = objective, point
         self._raws: list[np.ndarray] = []
         self._weighted: list[np.ndarray] = []
-        # One table at a time differs from zero in each.
-        self._sums, self._change = (np.asfortranarray(objective.zero_tables()) for _ in range(2))
 
     def visit(self, tables: np.ndarray, visits: Visits) -> None:
         objective, in_kernel = self._objective, visits.in_kernel(tables)
@@ -81,6 +79,8 @@ class RowBackfit:
     def _begin(self) -> None:
         """Scores of its own, that change with the tables."""
         if not self._raws:
+            # One table at a time differs from zero in each.
+            self._sums, self._change = (np.asfortranarray(self._objective.zero_tables()) for _ in range(2))
             self._raws = [raw.copy(order="F") for raw in self._point.handle.raw]
             self._weighted = [np.empty(raw.shape, order="F") for raw in self._raws]
 
