@@ -99,6 +99,14 @@ def rmatvec_outputs_cases(draw):
 
 
 @st.composite
+def sum_by_code_cases(draw):
+    codes, offsets = draw(binned().filter(lambda own: len(own[0])))
+    values = matrices(draw, codes.shape[1])
+    out = np.full((len(values), offsets[1] + 1), np.nan)  # rows without a bin have a code of their own
+    return Case([np.ascontiguousarray(codes[0]), values], [out], len(values), agree_in_sums_of(values))
+
+
+@st.composite
 def cross_counts_cases(draw):
     codes, offsets = draw(binned(max_features=3))
     features = draw(feature_lists(len(codes)))
@@ -150,4 +158,5 @@ CASES = {
     "matvec_outputs": matvec_outputs_cases(),
     "rmatvec": rmatvec_cases(),
     "rmatvec_outputs": rmatvec_outputs_cases(),
+    "sum_by_code": sum_by_code_cases(),
 }

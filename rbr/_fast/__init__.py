@@ -15,7 +15,7 @@ from rbr._fast._csv import (
     put_fields,
     write_numbers,
 )
-from rbr._fast._design import bin_counts, bin_moments, cross_counts, gram, matvec, rmatvec
+from rbr._fast._design import bin_counts, bin_moments, cross_counts, gram, matvec, rmatvec, sum_by_code
 from rbr._fast._grids import average_grids
 from rbr._fast._losses import (
     log_loss_sums,
@@ -65,6 +65,7 @@ __all__ = [
     "softmax_sums",
     "sort_rows",
     "squared_distances",
+    "sum_by_code",
     "transpose",
     "visit_rows",
     "visit_tables",

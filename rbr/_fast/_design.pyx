@@ -18,6 +18,8 @@ ctypedef fused code_t:
     uint8_t
     uint16_t
 
+include "_columns.pxi"
+
 ctypedef fused real_t:
     float
     double
@@ -254,6 +256,24 @@ cdef void _sum_by_byte_together(
     for s in range(TOGETHER):
         for i in range(min(sums.shape[1], <Py_ssize_t> 256)):
             sums[s, i] = by_code[s * BYTE_STRIDE + i]
+
+
+def sum_by_code(
+    const code_t[::1] codes,         # IN  (n_rows,), below n_codes
+    const double[:, ::1] values,     # IN  (n, n_rows)
+    double[:, ::1] out,              # OUT (n, n_codes), the rows first <= t < last
+    Py_ssize_t first,
+    Py_ssize_t last,
+):
+    """out[t, k] = sum of values[t, i] over the rows with codes[i] == k."""
+    cdef Py_ssize_t t, n_codes = out.shape[1]
+    cdef double[::1] scratch = np.empty(VECTORS * (n_codes + 1))
+    if codes.shape[0] == 0:
+        out[first:last] = 0.0
+        return
+    with nogil:
+        for t in range(first, last):
+            _sum_column(&codes[0], &values[t, 0], codes.shape[0], n_codes, &scratch[0], &out[t, 0])
 
 
 def gram(

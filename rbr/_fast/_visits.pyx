@@ -19,6 +19,7 @@ ctypedef fused target_t:
 
 include "_pieces.pxi"
 include "_curves.pxi"
+include "_columns.pxi"
 include "_visited_rows.pxi"
 
 # The number of the loss of several classes, which is not among LOSSES.
@@ -220,7 +221,7 @@ def visit_rows(
             start, n_bins, is_changed = offsets[j], offsets[j + 1] - offsets[j], False
             # The residuals of all outputs are those before the visit; so are their changes.
             for c in range(n_outputs):
-                _sum_by_bin(&codes[j, 0], &residuals[c, 0], n_rows, n_bins, more, pulls)
+                _sum_column(&codes[j, 0], &residuals[c, 0], n_rows, n_bins, more, pulls)
                 for k in range(n_bins):
                     change[c * (n_bins + 1) + k] = -f[start + k, c]
                 _visit(&run, j, c, pulls, 1, scratch)

@@ -256,7 +256,7 @@ class BoundConstraints:
         if price == 0:
             return 0.0
         codes = [0.0] * len(support)
-        for own in labels.reshape(len(labels), -1).T:
+        for own in labels.reshape(len(labels), -1).T if labels.max(initial=-1) >= 0 else ():
             n_pieces, n_lines, is_used = self._counts(own, support)
             for t in np.flatnonzero(is_used).tolist():
                 j = support[t]

@@ -8,7 +8,6 @@ import numpy as np
 
 from rbr._backend import kernels
 from rbr._parallel import over_ranges
-from rbr.losses.sums import THREADED_ROWS
 
 if TYPE_CHECKING:
     from rbr.objective.protocol import Backfit, Point, Visits
@@ -34,8 +33,6 @@ class RowBackfit:
         self._objective, self._point = objective, point
         self._raws: list[np.ndarray] = []
         self._weighted: list[np.ndarray] = []
-        # One table at a time differs from zero in each.
-        self._sums, self._change = (np.asfortranarray(objective.zero_tables()) for _ in range(2))
 
     def visit(self, tables: np.ndarray, visits: Visits) -> None:
         objective, in_kernel = self._objective, visits.in_kernel(tables)
@@ -57,10 +54,8 @@ class RowBackfit:
 
     @property
     def _is_visited_in_kernel(self) -> bool:
-        """Whether rounds are no faster where the residuals of a visit are found by several threads."""
-        objective = self._objective
-        is_small = objective._n_rows < THREADED_ROWS or objective.loss.is_parabola
-        return is_small and len(objective._blocks) == 1 and objective.loss.compiled is not None
+        """A single thread; to find residuals by several would save less than their sums by bin cost one by one."""
+        return len(self._objective._blocks) == 1 and self._objective.loss.compiled is not None
 
     def residual_sums(self, table: int) -> np.ndarray:
         self._begin()
@@ -84,6 +79,8 @@ class RowBackfit:
     def _begin(self) -> None:
         """Scores of its own, that change with the tables."""
         if not self._raws:
+            # One table at a time differs from zero in each.
+            self._sums, self._change = (np.asfortranarray(self._objective.zero_tables()) for _ in range(2))
             self._raws = [raw.copy(order="F") for raw in self._point.handle.raw]
             self._weighted = [np.empty(raw.shape, order="F") for raw in self._raws]
 

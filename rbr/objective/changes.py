@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbr.objective.protocol import Point
+from rbr._backend import kernels
+from rbr.objective.protocol import Point, TableChange
 
 if TYPE_CHECKING:
     from rbr.objective.rows import RowObjective
@@ -45,13 +46,14 @@ class RowChanges:
 
     def codes(self, table: int) -> np.ndarray:
         """The bin of each row that is measured; one past the last for a row without a bin."""
-        return self._gathered([block.design.codes[table] for block in self.objective._blocks]).astype(np.intp)
+        return np.ascontiguousarray(self._gathered([block.design.codes[table] for block in self.objective._blocks]))
 
     def bins(self, table: int) -> slice:
         return slice(self.objective.tables.offsets[table], self.objective.tables.offsets[table + 1])
 
-    def of(self, table: int, output: int) -> RowChange:
-        return RowChange(self, table, output)
+    def of(self, table: int, output: int) -> TableChange:
+        change = RowChange(self, table, output)
+        return change.as_parabola() if self.loss.is_parabola and self.is_all else change
 
     def rise_without(self, table: int) -> float:
         loss, y, v = self.loss, self.y, self.v
@@ -82,16 +84,32 @@ class RowChange:
             self._pull_of_all = np.append(_of_output(around.pull_by_bin, output)[bins], 0.0)
             self._curvature_of_all = np.append(_of_output(around.curvature_by_bin, output)[bins], 0.0)
 
+    def as_parabola(self) -> ParabolaChange:
+        """The same where the loss is a parabola."""
+        return ParabolaChange(self.f, self._curved, self._by_bin(self._around.v * self._residual))
+
     def _by_bin(self, values: np.ndarray) -> np.ndarray:
-        return np.bincount(self._codes, values, minlength=len(self.f))
+        return self._all_by_bin(values[None])[0]
+
+    def _all_by_bin(self, values: np.ndarray) -> np.ndarray:
+        """Sums by bin of several vectors."""
+        out = np.empty((len(values), len(self.f)))
+        kernels().sum_by_code(self._codes, np.ascontiguousarray(values), out, 0, len(values))
+        return out
+
+    def _by_row(self, by_bin: np.ndarray) -> np.ndarray:
+        out, offsets = np.empty(len(self._codes)), np.array([0, len(by_bin)])
+        kernels().matvec(self._codes[None], offsets, by_bin, np.zeros(1, dtype=np.int64), out, 0, len(out))
+        return out
 
     def _moved(self, change: np.ndarray) -> np.ndarray:
         """The scores after a change of each bin."""
-        raw = self._around.raw
+        raw, by_row = self._around.raw, self._by_row(change)
         if raw.ndim == 1:
-            return raw + change[self._codes]
+            by_row += raw
+            return by_row
         raw = raw.copy()
-        raw[:, self._output] += change[self._codes]
+        raw[:, self._output] += by_row
         return raw
 
     def _rises(self, change: np.ndarray) -> np.ndarray:
@@ -110,7 +128,7 @@ class RowChange:
         by_bin = self._by_bin(rises)
         if self._around.is_all:
             return by_bin, np.zeros(len(by_bin), dtype=bool)
-        by_row = change[self._codes]
+        by_row = self._by_row(change)
         rest = rises - self._around.v * by_row * (0.5 * by_row * self._curvature - self._residual)
         squares, squares_of_rest = (np.bincount(groups, self._by_bin(a * a)) for a in (rises, rest))
         is_corrected = (squares_of_rest < squares)[groups]
@@ -122,9 +140,9 @@ class RowChange:
 
     def slopes(self, change: np.ndarray, is_corrected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         around, z = self._around, self._moved(change)
-        residual, curvature = np.empty(z.shape), np.empty(z.shape)
-        around.loss.evaluate(around.y, z, residual=residual, curvature=curvature)
-        pull, curved = (self._by_bin(around.v * _of_output(a, self._output)) for a in (residual, curvature))
+        both = np.empty((2, *z.T.shape))
+        around.loss.evaluate(around.y, z, residual=both[0].T, curvature=both[1].T, v=around.v)
+        pull, curved = self._all_by_bin(both if z.ndim == 1 else both[:, self._output])
         if is_corrected.any():
             more = self._curvature_of_all - self._curved
             pull = np.where(is_corrected, pull + self._pull_of_all - self._pulled - more * change, pull)
@@ -135,6 +153,29 @@ class RowChange:
         around = self._around
         above = around.loss.majorized_curvature(around.y, self._moved(change))
         return np.zeros(len(self.f)) if above is None else self._by_bin(around.v * _of_output(above, self._output))
+
+
+class ParabolaChange:
+    """A `TableChange` where that is a parabola in each bin, as with squared error.
+
+    f, weight, pull : by bin, with an entry more, for the rows without a bin; the weight is also the curvature
+    """
+
+    def __init__(self, f: np.ndarray, weight: np.ndarray, pull: np.ndarray):
+        self.f, self.weight, self._pull = f, weight, pull
+
+    def measure(self, change: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nowhere = np.zeros(len(change), dtype=bool)
+        return self.rises(change, nowhere), nowhere
+
+    def rises(self, change: np.ndarray, is_corrected: np.ndarray) -> np.ndarray:
+        return change * (0.5 * change * self.weight - self._pull)
+
+    def slopes(self, change: np.ndarray, is_corrected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._pull - self.weight * change, self.weight
+
+    def majorized(self, change: np.ndarray) -> np.ndarray:
+        return self.weight
 
 
 def _of_output(values: np.ndarray, output: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from rbr._options import DEFAULTS, SolverOptions
 from rbr._parallel import over_ranges
 from rbr.data.design import MAX_ENTRIES_PER_CALL, BinnedMatrix
 from rbr.losses import Loss
+from rbr.objective.changes import ParabolaChange
 from rbr.objective.common import BaseObjective, added
 from rbr.objective.protocol import EXACT, Accuracy, Groups, Handle, Point, Tables
 from rbr.objective.rows import RowObjective
@@ -200,37 +201,18 @@ class GramChanges:
         gradient = objective.gradient(point, point.support)
         self._pull = -objective.tables.weights * gradient
 
-    def of(self, table: int, output: int = 0) -> GramChange:
+    def of(self, table: int, output: int = 0) -> ParabolaChange:
         tables = self._objective.tables
         bins = slice(tables.offsets[table], tables.offsets[table + 1])
-        return GramChange(self._f[bins], self._objective.masses[bins], self._pull[bins])
+        masses, pull = self._objective.masses[bins], self._pull[bins]
+        # The rows without a bin get the rest: all weights sum to 1, all pulls to 0.
+        weight = np.append(masses, max(1.0 - float(masses.sum()), 0.0))
+        return ParabolaChange(np.append(self._f[bins], 0.0), weight, np.append(pull, -float(pull.sum())))
 
     def rise_without(self, table: int) -> float:
         change = self.of(table)
         best = float(change.weight @ change.f)  # the constant that replaces the table
         return float(change.rises(best - change.f, np.zeros(len(change.f), dtype=bool)).sum())
-
-
-class GramChange:
-    """A `TableChange` from sums. The rows without a bin get the rest: all weights sum to 1, all pulls to 0."""
-
-    def __init__(self, f: np.ndarray, masses: np.ndarray, pull: np.ndarray):
-        self.f = np.append(f, 0.0)
-        self.weight = np.append(masses, max(1.0 - float(masses.sum()), 0.0))
-        self._pull = np.append(pull, -float(pull.sum()))
-
-    def measure(self, change: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        nowhere = np.zeros(len(change), dtype=bool)
-        return self.rises(change, nowhere), nowhere
-
-    def rises(self, change: np.ndarray, is_corrected: np.ndarray) -> np.ndarray:
-        return change * (0.5 * change * self.weight - self._pull)
-
-    def slopes(self, change: np.ndarray, is_corrected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._pull - self.weight * change, self.weight
-
-    def majorized(self, change: np.ndarray) -> np.ndarray:
-        return self.weight
 
 
 class GramObjective(BaseObjective):

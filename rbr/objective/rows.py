@@ -291,6 +291,17 @@ class RowObjective(OverRows):
 
     def curvature(self, point: Point, majorize: bool = False, accuracy: Accuracy = EXACT) -> hessians.Curvature | None:
         """v_i times the second derivative of the loss in row i; in a sample, v is scaled to sum to 1 over it."""
+        if self.loss.is_parabola and accuracy is EXACT and not majorize and self.can_be_averaged:
+            return self._same_everywhere
+        return self._curvature(point, majorize, accuracy)
+
+    @cached_property
+    def _same_everywhere(self) -> hessians.Curvature:
+        """The curvature of squared errors, with the sums by bin that were asked for last: rounds ask for the same."""
+        by_row = [self.loss.curvature(block.y, block.y, v=block.v, n_threads=self.n_threads) for block in self._blocks]
+        return hessians.Curvature(by_row, False)
+
+    def _curvature(self, point: Point, majorize: bool, accuracy: Accuracy) -> hessians.Curvature | None:
         chosen = [slice(None)] * len(self._blocks) if accuracy.n_sampled is None else self._spread(accuracy.n_sampled)
         scale = 1.0
         if accuracy.n_sampled is not None:

@@ -47,6 +47,7 @@ __all__ = [
     "softmax_sums",
     "sort_rows",
     "squared_distances",
+    "sum_by_code",
     "transpose",
     "visit_rows",
     "visit_tables",
@@ -162,6 +163,18 @@ def bin_moments(
 def cross_counts(codes, offsets, features, out_offsets, out, first, last):
     """`gram` with all row weights 1."""
     gram(codes, offsets, features, np.ones(codes.shape[1]), out_offsets, out, first, last)
+
+
+def sum_by_code(
+    codes,  # IN  (n_rows,) uint8 or uint16, below n_codes
+    values,  # IN  (n, n_rows)
+    out,  # OUT (n, n_codes), the rows first <= t < last
+    first,
+    last,
+):
+    """out[t, k] = sum of values[t, i] over the rows with codes[i] == k."""
+    for t in range(first, last):
+        out[t] = sum_by_bin(codes, values[t], out.shape[1])
 
 
 def loss_of_rows(

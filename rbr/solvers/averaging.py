@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln
@@ -434,18 +435,21 @@ class TableVisits:
 
     def __init__(self, run: Averaging, H: np.ndarray):
         self._run, self._H = run, H
-        # A single table at a time, for rows that no kernel reads.
-        self._table, self._pulls = np.zeros(1, dtype=np.int64), np.zeros(H.shape)
-        self._arguments = *run.told(self._table, H, run.step), self._pulls, *run.moved()
+
+    @cached_property
+    def _alone(self) -> tuple[np.ndarray, np.ndarray, tuple]:
+        """(table, pulls, arguments) of the kernel for a single table at a time, where no kernel reads the rows."""
+        table, pulls, run = np.zeros(1, dtype=np.int64), np.zeros(self._H.shape), self._run
+        return table, pulls, (*run.told(table, self._H, run.step), pulls, *run.moved())
 
     def in_kernel(self, tables: np.ndarray) -> tuple[tuple, tuple] | None:
         return self._run.told(tables, self._H, self._run.step), self._run.moved()
 
     def change(self, table: int, sums: np.ndarray) -> np.ndarray | None:
-        f, bins = self._run.posterior.f, self._run.bins(table)
-        before, self._table[0] = f[bins].copy(), table
-        self._pulls[bins] = sums.reshape(before.shape)
-        kernels().visit_tables(*self._arguments, 0, 1)
+        f, bins, (alone, pulls, arguments) = self._run.posterior.f, self._run.bins(table), self._alone
+        before, alone[0] = f[bins].copy(), table
+        pulls[bins] = sums.reshape(before.shape)
+        kernels().visit_tables(*arguments, 0, 1)
         return change_of(f[bins] - before)
 
 
