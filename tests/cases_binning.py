@@ -63,8 +63,8 @@ def cut_binomial_cases(draw):
 
 @st.composite
 def encode_cases(draw):
-    """Few rows, which are encoded by bisection, and many, encoded by cells; any order and strides."""
-    n_features = draw(st.integers(0, 3))
+    """Few rows, which are encoded by bisection, and many, encoded by cells, of few columns and more; any strides."""
+    n_features = draw(st.integers(0, 3) | st.sampled_from([8, 13, 70]))
     finite = draw(
         st.sampled_from(
             [
@@ -81,7 +81,7 @@ def encode_cases(draw):
         edges = [np.unique(np.concatenate([own, np.linspace(0, 1, 300) ** 9])) for own in edges]
     offsets = np.append(0, np.cumsum([len(own) for own in edges], dtype=np.int64))
     flat = np.concatenate([*edges, np.empty(0)])
-    n_rows = draw(st.sampled_from([1, 5, 130, 600]))
+    n_rows = draw(st.sampled_from([1, 5, 130, 600] if n_features < 70 else [5, 600]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     with np.errstate(over="ignore"):
         beside = [np.nextafter(flat, np.inf), np.nextafter(flat, -np.inf)]

@@ -5,7 +5,7 @@ allocate. Each kernel works on a range of features or rows.
 """
 
 from rbr._fast._averages import average_tables
-from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
+from rbr._fast._binning import cut_binomial, cut_regular, sort_rows, transpose
 from rbr._fast._csv import (
     add_field_sizes,
     count_line_ends,
@@ -18,6 +18,7 @@ from rbr._fast._csv import (
 )
 from rbr._fast._curves import average_curves
 from rbr._fast._design import bin_counts, bin_moments, cross_counts, gram, matvec, rmatvec
+from rbr._fast._encoding import encode
 from rbr._fast._grids import average_grids
 from rbr._fast._losses import (
     log_loss_sums,
