@@ -12,28 +12,27 @@ cdef extern from *:
 
     #define DIGIT_BITS 11
     #define N_DIGITS (1 << DIGIT_BITS)
-    #define DIGIT(key, place) (((key) >> (DIGIT_BITS * (place))) & (N_DIGITS - 1))
+    #define DIGIT(key, bit) (((key) >> (bit)) & (N_DIGITS - 1))
+    #define N_PLACES 3
 
-    /* Radix sort of n numbers, the last digit first. Keys are in the same order as their numbers: the bits with the
-       sign flipped for a positive number, all bits flipped for a negative one. -0 becomes 0, and the key of NaN is all
-       ones. Works in two arrays of n keys; counts has room for N_DIGITS per place. */
-    #define DEFINE_SORT(name, real, word, signed_word, n_places)                                                     \
-        static void name(real *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) {                    \
-            const int last_bit = 8 * sizeof(word) - 1;                                                               \
-            const word sign = (word)1 << last_bit;                                                                   \
-            word *from = (word *)one, *to = (word *)other, *swapped, key;                                            \
+    /* Sorts n numbers by their keys, which are in the same order: the bits with the sign flipped for a positive number,
+       all bits flipped for a negative one. -0 becomes 0, and the key of NaN is all ones. A radix sort, the last digit
+       first, by the first N_PLACES digits in which keys differ brings nearly all into their places, and insertion the
+       others; where these are many, all digits are sorted by. Works in two arrays of n keys; counts has room for
+       N_DIGITS per place. */
+    #define DEFINE_SORT(name, real, word, signed_word)                                                               \
+        static word *by_digits_##name(                                                                               \
+            word *from, word *to, Py_ssize_t n, int first_bit, int n_places, uint32_t *counts                        \
+        ) {                                                                                                          \
+            word *swapped;                                                                                           \
             memset(counts, 0, sizeof(uint32_t) * N_DIGITS * n_places);                                               \
-            for (Py_ssize_t i = 0; i < n; i++) {                                                                     \
-                real x = values[i] + (real)0;                                                                        \
-                memcpy(&key, &x, sizeof key);                                                                        \
-                key ^= (word)((signed_word)key >> last_bit) | sign;                                                  \
-                from[i] = key = x == x ? key : (word)-1;                                                             \
+            for (Py_ssize_t i = 0; i < n; i++)                                                                       \
                 for (int place = 0; place < n_places; place++)                                                       \
-                    counts[N_DIGITS * place + DIGIT(key, place)]++;                                                  \
-            }                                                                                                        \
+                    counts[N_DIGITS * place + DIGIT(from[i], first_bit + DIGIT_BITS * place)]++;                     \
             for (int place = 0; place < n_places; place++) {                                                         \
+                const int bit = first_bit + DIGIT_BITS * place;                                                      \
                 uint32_t *next = counts + N_DIGITS * place, sum = 0;                                                 \
-                if (n == 0 || next[DIGIT(from[0], place)] == (uint32_t)n)                                            \
+                if (next[DIGIT(from[0], bit)] == (uint32_t)n)                                                        \
                     continue; /* all have the same digit */                                                          \
                 for (int digit = 0; digit < N_DIGITS; digit++) {                                                     \
                     uint32_t count = next[digit];                                                                    \
@@ -41,17 +40,52 @@ cdef extern from *:
                     sum += count;                                                                                    \
                 }                                                                                                    \
                 for (Py_ssize_t i = 0; i < n; i++)                                                                   \
-                    to[next[DIGIT(from[i], place)]++] = from[i];                                                     \
+                    to[next[DIGIT(from[i], bit)]++] = from[i];                                                       \
                 swapped = from, from = to, to = swapped;                                                             \
             }                                                                                                        \
+            return from;                                                                                             \
+        }                                                                                                            \
+                                                                                                                     \
+        /* Whether insertion has sorted the keys, in no more moves than there are keys. */                           \
+        static int by_insertion_##name(word *keys, Py_ssize_t n) {                                                   \
+            Py_ssize_t left = n, i, k;                                                                               \
+            for (i = 1; i < n && left > 0; i++) {                                                                    \
+                const word key = keys[i];                                                                            \
+                for (k = i; k > 0 && keys[k - 1] > key; k--, left--)                                                 \
+                    keys[k] = keys[k - 1];                                                                           \
+                keys[k] = key;                                                                                       \
+            }                                                                                                        \
+            return left > 0;                                                                                         \
+        }                                                                                                            \
+                                                                                                                     \
+        static void name(real *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) {                     \
+            const int last_bit = 8 * sizeof(word) - 1;                                                               \
+            const word sign = (word)1 << last_bit;                                                                   \
+            word *from = (word *)one, *to = (word *)other, *sorted, key, differing = 0;                              \
+            int n_bits = 0, first_bit;                                                                               \
             for (Py_ssize_t i = 0; i < n; i++) {                                                                     \
-                key = from[i] ^ (from[i] & sign ? sign : (word)-1);                                                  \
+                real x = values[i] + (real)0;                                                                        \
+                memcpy(&key, &x, sizeof key);                                                                        \
+                key ^= (word)((signed_word)key >> last_bit) | sign;                                                  \
+                from[i] = key = x == x ? key : (word)-1;                                                             \
+                differing |= key ^ from[0];                                                                          \
+            }                                                                                                        \
+            while (n_bits <= last_bit && differing >> n_bits)                                                        \
+                n_bits++;                                                                                            \
+            first_bit = n_bits > DIGIT_BITS * N_PLACES ? n_bits - DIGIT_BITS * N_PLACES : 0;                         \
+            sorted = by_digits_##name(from, to, n, first_bit, N_PLACES, counts);                                     \
+            if (first_bit > 0 && !by_insertion_##name(sorted, n))                                                    \
+                sorted = by_digits_##name(                                                                           \
+                    sorted, sorted == from ? to : from, n, 0, (n_bits + DIGIT_BITS - 1) / DIGIT_BITS, counts         \
+                );                                                                                                   \
+            for (Py_ssize_t i = 0; i < n; i++) {                                                                     \
+                key = sorted[i] ^ (sorted[i] & sign ? sign : (word)-1);                                              \
                 memcpy(&values[i], &key, sizeof key);                                                                \
             }                                                                                                        \
         }
 
-    DEFINE_SORT(sort_floats, float, uint32_t, int32_t, 3)
-    DEFINE_SORT(sort_doubles, double, uint64_t, int64_t, 6)
+    DEFINE_SORT(sort_floats, float, uint32_t, int32_t)
+    DEFINE_SORT(sort_doubles, double, uint64_t, int64_t)
     """
     int N_DIGITS
     void sort_floats(float *values, Py_ssize_t n, void *one, void *other, uint32_t *counts) noexcept nogil
