@@ -26,10 +26,6 @@ ENTRIES_PER_BLOCK = 2**22
 ENTRIES_PER_SORT = 2**18
 MIN_COLUMNS_PER_SORT = 8
 
-# Of a sample of the rows of a row-major array this many columns, if they are no more than so many numbers.
-MOST_COLUMNS_OF_SAMPLE = 32
-ENTRIES_PER_SAMPLE = 2**21
-
 # To the kernel `transpose` an empty list of rows means all rows.
 ALL = np.empty(0, dtype=np.int64)
 
@@ -188,11 +184,7 @@ class RowsOf(Table):
         self._rows = rows.astype(np.int64, copy=False)
 
     def sort_width(self, n_rows):
-        width, whole = self._table.sort_width(n_rows), self._table.whole()
-        if whole is None or whole.strides[0] <= whole.strides[1]:
-            return width
-        # The rows of a sample are pages apart, and each page has to be found.
-        return max(width, min(MOST_COLUMNS_OF_SAMPLE, ENTRIES_PER_SAMPLE // n_rows))
+        return self._table.sort_width(n_rows)
 
     def columns_to_sort(self, start, stop, weights, transpose):
         whole = self._table.whole()
