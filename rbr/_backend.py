@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from types import ModuleType
 
 from rbr import _fast, _sizes
-from rbr._fast import _binning, _csv, _design, _losses, _projections, _visits
+from rbr._fast import _csv, _design, _encoding, _losses, _projections, _visits
 from rbr.reference import csv_text as _reference_csv
 from rbr.reference import kernels as _reference
 from rbr.reference import losses as _reference_losses
@@ -30,7 +30,7 @@ SHARED_SIZES: tuple[tuple[str, ModuleType, tuple[ModuleType, ...]], ...] = (
     ("SOFTMAX", _visits, (_sizes, _reference_visits)),
     ("TOGETHER", _design, (_sizes,)),
     ("MAX_CODE", _design, (_sizes,)),
-    ("MAX_CODE", _binning, (_sizes,)),
+    ("MAX_CODE", _encoding, (_sizes,)),
     ("NO_PIECE", _projections, (_sizes, _reference_projections)),
     ("SHAPES", _projections, (_reference_projections,)),
     ("NUMBER_WIDTH", _csv, (_sizes, _reference_csv)),

@@ -169,8 +169,8 @@ class SolverOptions:
     least_log_odds: float = 3.0
     averaging_searches: int = 3
     # All features, and those with evidence, compete on bags if there are this many rows per feature, and if those left
-    # out could explain this much per row together. A gain or loss of this many standard errors ends the competition, and
-    # so does a loss on the least number of bags.
+    # out could explain this much per row together. A gain or loss of this many standard errors ends the competition,
+    # and so does a loss on the least number of bags.
     competing_bags: int = 8
     least_bags: int = 3
     rows_per_feature: float = 10.0

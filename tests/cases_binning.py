@@ -63,8 +63,8 @@ def cut_binomial_cases(draw):
 
 @st.composite
 def encode_cases(draw):
-    """Few rows, which are encoded by bisection, and many, encoded by cells; any order and strides."""
-    n_features = draw(st.integers(0, 3))
+    """Few rows, which are encoded by bisection, and many, encoded by cells, of few columns and more; any strides."""
+    n_features = draw(st.integers(0, 3) | st.sampled_from([8, 13, 70]))
     finite = draw(
         st.sampled_from(
             [
@@ -81,7 +81,7 @@ def encode_cases(draw):
         edges = [np.unique(np.concatenate([own, np.linspace(0, 1, 300) ** 9])) for own in edges]
     offsets = np.append(0, np.cumsum([len(own) for own in edges], dtype=np.int64))
     flat = np.concatenate([*edges, np.empty(0)])
-    n_rows = draw(st.sampled_from([1, 5, 130, 600]))
+    n_rows = draw(st.sampled_from([1, 5, 130, 600] if n_features < 70 else [5, 600]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     with np.errstate(over="ignore"):
         beside = [np.nextafter(flat, np.inf), np.nextafter(flat, -np.inf)]
@@ -129,6 +129,8 @@ def sort_cases(draw):
         rng = np.random.default_rng(draw(st.integers(0, 99)))
         values = np.concatenate([values, rng.choice(values, 300, axis=1) if values.size else values], axis=1)
         values[:, ::3] *= rng.standard_normal(values[:, ::3].shape).astype(values.dtype)
+        if draw(st.booleans()):  # most differ in their last digits only
+            values[:, ::2] = 1.0 + rng.integers(0, 99, values[:, ::2].shape) * np.finfo(values.dtype).eps
     return Case([], [values], len(values), agree_to_the_bit)
 
 

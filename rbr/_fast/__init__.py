@@ -4,7 +4,7 @@ They validate nothing, hold no lock and use no Python objects in loops; their ca
 allocate. Each kernel works on a range of features or rows.
 """
 
-from rbr._fast._binning import cut_binomial, cut_regular, encode, sort_rows, transpose
+from rbr._fast._binning import cut_binomial, cut_regular, sort_rows, transpose
 from rbr._fast._csv import (
     add_field_sizes,
     count_line_ends,
@@ -16,6 +16,7 @@ from rbr._fast._csv import (
     write_numbers,
 )
 from rbr._fast._design import bin_counts, bin_moments, cross_counts, gram, matvec, rmatvec, sum_by_code
+from rbr._fast._encoding import encode
 from rbr._fast._grids import average_grids
 from rbr._fast._losses import (
     log_loss_sums,

@@ -14,6 +14,9 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+cdef extern from "wide.h":
+    void FETCH(const void *place) noexcept nogil
+
 ctypedef fused code_t:
     uint8_t
     uint16_t
@@ -46,15 +49,7 @@ cdef extern from *:
     #define SHIFT_OF_CODE(k, bits) ((bits) * (k))
     #endif
     #define CODE_OF_WORD(word, k, bits) (((word) >> SHIFT_OF_CODE(k, bits)) & ((UINT64_C(1) << (bits)) - 1))
-
-    /* Have a place of memory fetched that will be read soon; it need not be mapped. */
-    #if defined(__GNUC__) || defined(__clang__)
-    #define FETCH(place) __builtin_prefetch(place)
-    #else
-    #define FETCH(place) ((void) 0)
-    #endif
     """
-    void FETCH(const void *place) noexcept nogil
     uint64_t load_word(const void *codes) noexcept nogil
     Py_ssize_t CODE_OF_WORD(uint64_t word, int k, int bits) noexcept nogil
 

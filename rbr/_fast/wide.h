@@ -13,3 +13,17 @@
 #else
 #define INDEPENDENT
 #endif
+
+/* Before a loop of as many rounds as a register holds numbers: once unrolled, it would not be put on a register. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define ON_ONE_REGISTER _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
+#else
+#define ON_ONE_REGISTER
+#endif
+
+/* Have a place of memory fetched that will be read soon; it need not be mapped. */
+#if defined(__GNUC__) || defined(__clang__)
+#define FETCH(place) __builtin_prefetch(place)
+#else
+#define FETCH(place) ((void)0)
+#endif

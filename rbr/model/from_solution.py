@@ -14,7 +14,7 @@ import numpy as np
 from rbr.model.from_pairs import pair_of_table
 from rbr.model.jumps import facts_and_drops
 from rbr.model.pairs import AnyTerm
-from rbr.model.terms import Term, column_name, labels_of_groups, labels_of_runs, place_of
+from rbr.model.terms import Term, column_name, labels_of_equal_rows, labels_of_groups, place_of
 from rbr.shapes import ShapeSpec
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _lines_of(solution: Solution, table: int, edges: np.ndarray) -> dict:
     positions, spreads, slopes = lines.positions[bins], lines.spreads[bins], lines.slopes[bins]
     bounds = np.tile([-np.inf, np.inf], (n_ordered, 1))
     sloped = slopes.reshape(n_ordered, -1)
-    labels = labels_of_runs([tuple(row) for row in np.column_stack([sloped, solution.labels[bins]]).tolist()])
+    labels = labels_of_equal_rows(np.column_stack([sloped, solution.labels[bins]]))
     for piece in np.unique(labels[sloped.any(axis=1)]):
         inside = np.flatnonzero(labels == piece)
         bounds[inside] = _reach(inside[0], inside[-1], positions, spreads, edges, lines.bounds[table])
@@ -131,23 +131,17 @@ def _labels(values: np.ndarray, labels: np.ndarray, slopes: np.ndarray | None, s
     """2 * piece + is_line for each ordered bin; with classes, two bins share a piece if they do in every class."""
     rows = values.reshape(len(values), -1)
     if not spec.has_pieces:
-        return labels_of_runs([tuple(row) for row in rows.tolist()])
-    columns = labels.reshape(len(labels), -1)
-    keys = [tuple(row) for row in columns.tolist()]
-    if slopes is not None:  # beside the line of one class, the steps of another are pieces
-        rises = slopes.reshape(rows.shape)
-        keys = [
-            (*key, *row[rise == 0].tolist()) if rise.any() else key
-            for key, row, rise in zip(keys, rows, rises, strict=True)
-        ]
+        return labels_of_equal_rows(rows)
+    keys = labels.reshape(len(labels), -1)
+    rises = np.zeros(rows.shape) if slopes is None else slopes.reshape(rows.shape)
+    if rises.any():  # beside the line of one class, the steps of another are pieces
+        keys = np.column_stack([keys, np.where((rises == 0) & rises.any(axis=1, keepdims=True), rows, 0.0)])
     if spec.is_grouped:
-        return labels_of_groups(keys)
-    out = labels_of_runs(keys)
-    for piece in np.unique(out):
-        inside = out == piece
-        if (rows[inside] != rows[inside][0]).any() or (slopes is not None and slopes[inside].any()):
-            out[inside] += 1
-    return out
+        return labels_of_groups(map(tuple, keys.tolist()))
+    out = labels_of_equal_rows(keys)
+    first = np.searchsorted(out, out)  # of the bins in the same piece
+    is_line = (rows != rows[first]).any(axis=1) | rises.any(axis=1)
+    return out + np.isin(out, out[is_line])
 
 
 def _whole_where_close(counts: np.ndarray) -> np.ndarray:

@@ -326,10 +326,11 @@ class Term(HasRows, HasColumns):
         """(anchor, value there) of the line that some neighbouring bins share: the means over their training rows."""
         bins = np.asarray(bins)
         weights = self.weights[bins]
-        weights = weights if weights.sum() > 0 else np.ones(len(bins))
-        return float(np.average(self.positions[bins], weights=weights)), np.average(
-            self.values[bins], axis=0, weights=weights
-        )
+        total = weights.sum()
+        if total == 0:
+            weights, total = np.ones(len(bins)), float(len(bins))
+        anchor, value = (np.multiply(a[bins].T, weights).sum(axis=-1) / total for a in (self.positions, self.values))
+        return float(anchor), value
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -470,6 +471,12 @@ def labels_of_runs(keys: Sequence) -> np.ndarray:
     return np.array(labels, dtype=np.int32)
 
 
+def labels_of_equal_rows(rows: np.ndarray) -> np.ndarray:
+    """2 * piece for runs of equal rows."""
+    differs = (rows[1:] != rows[:-1]).any(axis=1)
+    return np.append(0, 2 * np.cumsum(differs)).astype(np.int32)[: len(rows)]
+
+
 def labels_of_groups(keys: Iterable) -> np.ndarray:
     """2 * group for equal keys anywhere."""
     index: dict = {}
@@ -543,11 +550,9 @@ def _check_slopes(term: Term, where: str) -> None:
         return
     if term.kind != "numeric" or term.grouped:
         raise ValueError(f"{where}: a term of kind {term.kind!r} has slopes; only pieces over ranges of numbers have")
-    for label in np.unique(term.labels):
+    for label in np.unique(term.labels[slopes.reshape(len(slopes), -1).any(axis=1)]):
         bins = np.flatnonzero(term.labels == label)
         own = slopes[bins]
-        if not own.any():
-            continue
         if label % 2 == 0 or (own != own[0]).any():
             raise ValueError(f"{where}: a piece has more than one slope, or is constant and has one")
         low, high = term.bounds[bins[0]]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rbr.objective.rows import RowBlock, RowObjective
     from rbr.objective.values import ColumnValues
 
+# The means and spreads of x by bin of a table, and its bounds; see `Objective.bin_moments`.
+Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
+
 # The place of a jump matters if a step beside it could be worth this part of a piece.
 LEAST_STAKE = 0.05
 
@@ -121,22 +124,28 @@ def _values(block: RowBlock) -> ColumnValues:
 
 
 def rebinned(
-    blocks: Sequence[RowBlock], edges: Mapping[int, tuple[np.ndarray, np.ndarray]], read: np.ndarray | None = None
-) -> list[RowBlock]:
-    """The blocks with some tables cut at other edges, and with the shares and means of the new bins.
+    blocks: Sequence[RowBlock],
+    edges: Mapping[int, tuple[np.ndarray, np.ndarray]],
+    read: np.ndarray | None,
+    known: Mapping[int, Moments],
+) -> tuple[list[RowBlock], dict[int, Moments]]:
+    """The blocks with some tables cut at other edges and with the shares and means of the new bins; known moments of x.
 
     Where it is said which tables will be read, only their codes are copied: memory that is never touched costs nothing.
+    Of the moments that are known those in bins beside moved edges are found again: no other bin has changed.
     """
     first = blocks[0].design
     positions = None if first.positions is None else first.positions.copy()
     codes = [_copied(block.design.codes, read) for block in blocks]
     shares = [block.design.with_weights("counts").weights.copy() for block in blocks]
+    moments = dict(known)
     for j, (before, after) in edges.items():
         # Edges ascend, so only rows in bins beside moved edges can change their bin.
         moved, ordered = np.flatnonzero(before != after), slice(first.offsets[j], first.offsets[j] + len(after) + 1)
         is_touched = np.zeros(int(first.n_bins[j]) + 1, dtype=bool)
         is_touched[moved], is_touched[moved + 1] = True, True
         weight, moment = np.zeros(len(after) + 1), np.zeros(len(after) + 1)
+        around = _Around(known[j], cast(np.ndarray, first.positions)[ordered]) if j in known else None
         for block, own_codes, own_shares in zip(blocks, codes, shares, strict=True):
             rows = np.flatnonzero(is_touched[own_codes[j]])
             values, v = _values(block).column(int(first.columns[j, 0]), rows), block.v[rows]
@@ -146,12 +155,41 @@ def rebinned(
             finite = np.isfinite(values)
             weight += np.bincount(new[finite], v[finite], minlength=len(weight))
             moment += np.bincount(new[finite], v[finite] * values[finite], minlength=len(weight))
+            if around is not None:
+                around.add(new[finite], values[finite], v[finite])
         if positions is not None:
             np.divide(moment, weight, out=positions[ordered], where=weight > 0)
-    return [
+        if around is not None:
+            moments[j] = around.moments(np.flatnonzero(is_touched[: len(weight)]), weight)
+    blocks_after = [
         replace(block, design=block.design.recoded(own_codes, positions, own_shares))
         for block, own_codes, own_shares in zip(blocks, codes, shares, strict=True)
     ]
+    return blocks_after, moments
+
+
+class _Around:
+    """Sums by ordered bin of the distances of x from the positions of the bins, and of their squares."""
+
+    def __init__(self, known: Moments, positions: np.ndarray):
+        self.known, self.near = known, np.nan_to_num(positions)
+        # As in `Objective.bin_moments`, squares of x could overflow.
+        self.unit = np.ldexp(1.0, max(int(np.frexp(np.abs(self.near).max() or 1.0)[1]), -1000))
+        self.sums = np.zeros((2, len(positions)))
+
+    def add(self, bins: np.ndarray, values: np.ndarray, v: np.ndarray) -> None:
+        away = (values - self.near[bins]) / self.unit
+        for power, sums in enumerate(self.sums, 1):
+            sums += np.bincount(bins, v * away**power, minlength=len(sums))
+
+    def moments(self, bins: np.ndarray, weight: np.ndarray) -> Moments:
+        """What was known, with the means and spreads of some bins as the sums say, given the weights of all bins."""
+        means, spreads, bounds = (a.copy() for a in self.known)
+        weight = np.where(weight[bins] > 0, weight[bins], np.nan)
+        moved, square = self.sums[:, bins] / weight
+        means[bins] = self.near[bins] + self.unit * moved
+        spreads[bins] = self.unit * np.sqrt(np.nan_to_num(np.maximum(square - moved**2, 0.0)))
+        return means, spreads, bounds
 
 
 def _copied(codes: np.ndarray, read: np.ndarray | None) -> np.ndarray:

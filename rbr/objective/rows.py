@@ -497,9 +497,9 @@ class RowObjective(OverRows):
         from rbr.objective.cuts import rebinned
 
         self._check_values("rebin")
-        other = self._with(rebinned(self._blocks, edges, read), self.n_total)
-        other.work = self.work  # one fit, one count
-        other.known_moments = {j: known for j, known in self.known_moments.items() if j not in edges}
+        blocks, known = rebinned(self._blocks, edges, read, self.known_moments)
+        other = self._with(blocks, self.n_total)
+        other.work, other.known_moments = self.work, known  # one fit, one count
         return other
 
     def bin_moments(self, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

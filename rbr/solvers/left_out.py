@@ -59,7 +59,8 @@ def decide(
             return contenders[0]  # a bag without some class would be no sample: it has all rows
         _fit_on(inside, run, found, dispersion, bags, contenders)
         best = _ranked(bags, contenders)
-        gain, error = bags.gain(*(contenders.index(c) for c in best), options.share_of_outliers)
+        plain, other = (contenders.index(contender) for contender in best)
+        gain, error = bags.gain(plain, other, options.share_of_outliers)
         if abs(gain) > options.clear_gain * error or (gain <= 0.0 and n_drawn >= options.least_bags):
             break
     # On rows that were left out chance gains more than t with a probability of at most exp(-t).
