@@ -143,8 +143,10 @@ class SolverOptions:
     most_jumps: float = 0.25
     least_jumps: float = 1.0
     # Once features are chosen, the mean square of all their effects counts in the prior of each like this many pieces
-    # of its own.
+    # of its own. That prior follows the tables for some rounds, then it is held: it would go on moving when the loss
+    # hardly changes.
     shared_pieces: float = 10.0
+    rounds_of_shared_prior: int = 4
     # If classes are told apart so well that at most this part of the loss is left, and if that part of the rows is less
     # than this number for each feature, rows left out choose how much wider the prior is, up to so many times.
     nearly_separable: float = 0.5
@@ -222,6 +224,7 @@ class SolverOptions:
     # log of the number of candidates, twice the price of an entry; on n rows a part few / n of it. Weaker pairs gained
     # nothing on new rows of small tables (32 splits of titanic and mammography); at any number of rows this would cost
     # .0021 R^2 on kin8nm and .0006 AUC on HR.
+    bags_of_pairs: int = 3
     proven_gain: float = 0.5
     least_gain_of_pairs: float = 7.0
     gain_per_log_candidates: float = 4.0
@@ -232,6 +235,8 @@ class SolverOptions:
     # The number of promising pairs that are tried at a time, and how often; all pairs in use are refitted in between.
     pairs_per_search: int = 16
     pair_searches: int = 4
+    # Rounds over pairs end when one changes the loss by at most this many units of log-likelihood.
+    settled_of_pairs: float = 1.0
     # While pairs are looked for, rounds end when one changes the loss by at most this for each pair in use, in units of
     # log-likelihood. Not those of classes, which go on growing in small steps: -.0016 AUC on mlc_churn.
     settled_per_pair: float = 0.25

@@ -72,6 +72,10 @@ class CoarseBins:
         return replace(self, of_bin=np.where(is_missing, n_ordered[table], merged), n_ordered=n_ordered)
 
 
+# Shares that are summed in another order, as over blocks of rows, differ in their last digits, and many are alike.
+DIGITS_OF_SHARES = 12
+
+
 def coarse_bins(
     offsets: np.ndarray, shares: np.ndarray, missing: np.ndarray, most: int, order: Sequence[np.ndarray | None]
 ) -> CoarseBins:
@@ -95,6 +99,7 @@ def coarse_bins(
     array([0, 0, 1, 2, 2])
     """
     of_bin, n_ordered = np.zeros(offsets[-1], dtype=np.int64), np.ones(len(missing), dtype=np.int64)
+    shares = np.round(shares, DIGITS_OF_SHARES)
     for j, own in enumerate(order):
         bins = slice(offsets[j], offsets[j + 1] - missing[j])
         if bins.stop > bins.start:

@@ -98,11 +98,11 @@ def average_over_pieces(
     in_bags = run.dispersion if objective is plain else run.known_dispersion
     run, point, found = _chosen(run, point, way, in_bags, random_state, report)
     used = run.used()
+    if bound.max_features is not None and len(used) > bound.max_features:
+        point, used = run.limited(point, used, bound.max_features, report)
     if len(used) and not objective.has_many_rows:
         point = run.settle_on_shared_prior(point, report)
         used = run.used()
-    if bound.max_features is not None and len(used) > bound.max_features:
-        point, used = run.limited(point, used, bound.max_features, report)
     problem = replace(problem, scale=run.dispersion / objective.n_total)
     problem = replace(problem, constraints=replace(bound, limits=run.limits()))
     simple, means = _told_simply(problem, run, point, used, found == "all")
@@ -152,7 +152,9 @@ def _with_all(run: Averaging, report: Callable[[Point], bool]) -> tuple[Averagin
     differences matter are slow to show it.
     """
     known = run.objective, run.bound, run.alpha, run.allowed, run.dispersion
-    own = Averaging(*known, uses_all=True, shares_prior=True, rising=run.rising)
+    # Under a limit only the largest tables stay, and related ones that share an effect are all small.
+    has_limit = run.bound.max_features is not None and run.bound.max_features < run.n_allowed
+    own = Averaging(*known, uses_all=True, shares_prior=not has_limit, rising=run.rising)
     return own, own.run(report)
 
 

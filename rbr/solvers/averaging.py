@@ -102,6 +102,7 @@ class Averaging:
     rising: np.ndarray | None = None
     dispersion: float = field(init=False)
     growth: np.ndarray = field(init=False)
+    held_rows: np.ndarray | None = field(init=False, default=None)
 
     def __post_init__(self):
         self.posterior = Posterior.at_first(self.objective)
@@ -278,8 +279,10 @@ class Averaging:
         # Tables that say the same of the rows are visited in the order of their columns, whatever rounding says.
         first = np.argsort(-self.posterior.evidence[tables].max(axis=1).round(DIGITS_OF_EVIDENCE), kind="stable")
         self.objective.backfit(point).visit(tables[first], self.visits(H.reshape(len(H), -1)))
-        if self.shares_prior:
+        if self.shares_prior and self.held_rows is None:
             self.share_prior()
+        elif self.shares_prior:
+            self.posterior.rows[:] = self.held_rows
 
     def share_prior(self) -> None:
         """Let the prior of each table lean on that of all.
@@ -340,14 +343,20 @@ class Averaging:
         self.leave_out(np.setdiff1d(np.flatnonzero(self.allowed), used))
         self.allowed = np.isin(np.arange(self.bound.n_features), used)
         self.uses_all = self.shares_prior = True
-        self.share_prior()
-        return self._settle(self.point(point.intercept), used, report)[0]
+        return self._settle_prior_and_tables(self.point(point.intercept), used, report)
 
     def loosened(self, looseness: float, point: Point, report: Callable[[Point], bool]) -> Point:
         """More rounds with a shared prior that is wider by some factor; the point where they end."""
         self.looseness = looseness
+        return self._settle_prior_and_tables(point, np.flatnonzero(self.allowed), report)
+
+    def _settle_prior_and_tables(self, point: Point, active: np.ndarray, report) -> Point:
+        """Some rounds in which the shared prior follows the tables, and then rounds with that prior."""
+        self.held_rows = None
         self.share_prior()
-        return self.go_on(point, report)
+        point, is_stopped = self._settle(point, active, report, self.objective.options.rounds_of_shared_prior)
+        self.held_rows = self.posterior.rows.copy()
+        return point if is_stopped else self._settle(point, active, report)[0]
 
     def narrow(self, point: Point, report: Callable[[Point], bool]) -> Point:
         """From where all features are used, rounds with those that have evidence; the point where they end."""
@@ -403,7 +412,7 @@ class Averaging:
         point, _ = self._settle(self.point(point.intercept), kept, report)
         return point, self.used()
 
-    def _settle(self, point: Point, active: np.ndarray, report) -> tuple[Point, bool]:
+    def _settle(self, point: Point, active: np.ndarray, report, most: int | None = None) -> tuple[Point, bool]:
         """Rounds over some tables until the loss settles; the point where they end, and whether to stop there.
 
         Correlated features take turns in explaining the same, which takes hundreds of rounds if each goes on from the
@@ -413,7 +422,7 @@ class Averaging:
         settled = options.settled if self.settled is None else self.settled
         bins, mixing = self.objective.tables.bins_of(active), Mixing(options.mixed_rounds)
         weights = np.sqrt(self.objective.tables.weights[bins, None])
-        for _ in range(options.averaging_rounds):
+        for _ in range(options.averaging_rounds if most is None else most):
             f = self.posterior.f[bins]
             self.round(point, active)
             self.posterior.f[bins] = mixing.next(f, self.posterior.f[bins], weights)

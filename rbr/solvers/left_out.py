@@ -52,7 +52,8 @@ def decide(
     ]
     if len(contenders) == 1:
         return contenders[0]
-    bags, best, gain = run.objective.bags(len(contenders), options.bag_share, random_state), contenders, 0.0
+    bags = run.objective.bags(len(contenders), options.bag_share, random_state)
+    best, gain = (contenders[0], contenders[-1]), 0.0
     for n_drawn in range(1, options.competing_bags + 1):
         inside = bags.draw()
         if not bags.has_left_out:

@@ -29,7 +29,7 @@ def held_out_gains(fit: PairFit, fit_bag: Callable[[Objective], Point]) -> tuple
     bags = objective.bags(1 + n, options.bag_share, None, may_sample=True)
     gains, errors = np.full((2, n), np.nan)
     everything = np.arange(n)
-    for _ in range(options.competing_bags):
+    for _ in range(options.bags_of_pairs):
         point = fit_bag(bags.draw())
         bags.add(0, point.f, everything, point.intercept)
         for k in range(n):

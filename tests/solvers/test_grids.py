@@ -222,3 +222,16 @@ def test_rounding_errors_of_moments_are_no_twist(cells):
         return np.append(out, results[0])
 
     np.testing.assert_allclose(averaged(1.0 + 1e-13), averaged(1.0), rtol=0, atol=1e-9)
+
+
+def test_coarse_bins_do_not_depend_on_the_last_digits_of_shares():
+    """Sums over blocks of rows have other last digits, and where many shares are alike cuts would move."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(4, 8, 200)
+    exact = rows / rows.sum()
+    offsets, missing = np.array([0, 200]), np.array([False])
+    for order in (None, rng.integers(0, 3, 200).astype(float)):
+        of_bin = coarse_bins(offsets, exact, missing, 64, [order]).of_bin
+        for seed in range(20):
+            noise = 1.0 + 1e-15 * np.random.default_rng(seed).normal(size=200)
+            np.testing.assert_array_equal(coarse_bins(offsets, exact * noise, missing, 64, [order]).of_bin, of_bin)
