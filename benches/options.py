@@ -61,7 +61,9 @@ OF_AVERAGES = (
     ),
     *("most_averaged_bins", "least_rows_with_outliers", "rows_per_bin_with_outliers", "least_averaged_bins"),
     *("averaging_rounds", "mixed_rounds", "rounds_within_bins", "settled", "least_log_odds", "averaging_searches"),
-    *("competing_bags", "rows_per_feature"),
+    *("shared_pieces", "rounds_of_shared_prior"),
+    *("nearly_separable", "rows_per_feature_to_loosen", "loosest_prior"),
+    *("competing_bags", "least_bags", "rows_per_feature"),
     *("least_promise", "clear_gain", "least_gain_in_all", "share_of_outliers", "bag_settled"),
     *("jumps_kept", "price_when_simple", "lost_when_simple", "projection_price", "projection_share"),
 )
