@@ -173,7 +173,7 @@ class SolverOptions:
     # All features, and those with evidence, compete on bags if there are this many rows per feature, and if those left
     # out could explain this much per row together. A gain or loss of this many standard errors ends the competition,
     # and so does a loss on the least number of bags.
-    competing_bags: int = 8
+    competing_bags: int = 5
     least_bags: int = 3
     rows_per_feature: float = 10.0
     least_promise: float = 0.001
@@ -196,7 +196,7 @@ class SolverOptions:
     # that it explains, so that a hundred pieces take about a five-hundredth of that. Several classes share the price.
     projection_price: float = 0.005
     projection_share: float = 4e-6
-    bag_settled: float = 0.3
+    bag_settled: float = 1.0
 
     # Pairs. The sides of their grids have this many bins at most, and fewer while all pairs are judged, on a sample of
     # this many rows.
@@ -219,12 +219,13 @@ class SolverOptions:
     # likely.
     discount_of_pairs: float = 2.0
     most_odds_of_pairs: float = 3.0
+    # What pairs gain is measured on at most this many bags.
+    bags_of_pairs: int = 3
     # On rows outside bags a pair must gain more than this many standard errors, and as many units of log-likelihood in
     # all. On up to this many rows (those of classes count by how much they say) it must also gain this multiple of the
     # log of the number of candidates, twice the price of an entry; on n rows a part few / n of it. Weaker pairs gained
     # nothing on new rows of small tables (32 splits of titanic and mammography); at any number of rows this would cost
     # .0021 R^2 on kin8nm and .0006 AUC on HR.
-    bags_of_pairs: int = 3
     proven_gain: float = 0.5
     least_gain_of_pairs: float = 7.0
     gain_per_log_candidates: float = 4.0
@@ -235,8 +236,6 @@ class SolverOptions:
     # The number of promising pairs that are tried at a time, and how often; all pairs in use are refitted in between.
     pairs_per_search: int = 16
     pair_searches: int = 4
-    # Rounds over pairs end when one changes the loss by at most this many units of log-likelihood.
-    settled_of_pairs: float = 1.0
     # While pairs are looked for, rounds end when one changes the loss by at most this for each pair in use, in units of
     # log-likelihood. Not those of classes, which go on growing in small steps: -.0016 AUC on mlc_churn.
     settled_per_pair: float = 0.25

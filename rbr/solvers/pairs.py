@@ -104,7 +104,7 @@ class GridAveraging(Averaging):
         everything, options = np.arange(self.bound.n_features), self.objective.options
         self.settled, n_pairs, is_stopped = np.inf, len(everything), False
         while not is_stopped:
-            settled = options.settled_of_pairs
+            settled = options.bag_settled
             if not (self.is_last or self.has_bounded_rows):
                 settled = max(settled, options.settled_per_pair * n_pairs)
             if settled >= self.settled:
