@@ -110,7 +110,7 @@ def model_facts(model: AdditiveModel, shown: list[str] | None = None) -> dict[st
         own = {
             "name": term.name,
             "kind": term.kind,
-            "n_pieces": len(term.pieces),
+            "n_pieces": term.n_pieces,
             "lowest": term.range[0],
             "highest": term.range[1],
             "importance": term.importance,

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from rbr._checks import check_choice, check_vector
 from rbr.losses import Loss
 from rbr.model.editable import Editable
-from rbr.model.pairs import AnyTerm, PairTerm
+from rbr.model.pairs import AnyTerm
 from rbr.model.reading import ModelReading
 from rbr.model.scoring import Scorer, is_plain, open_by_name
 from rbr.model.serving import Servable
@@ -194,7 +194,7 @@ class AdditiveModel(ModelReading, Editable, Servable):
     @property
     def n_pieces(self) -> int:
         """Pieces of all terms together."""
-        return sum(term.n_pieces if isinstance(term, PairTerm) else len(term.pieces) for term in self.terms)
+        return sum(term.n_pieces for term in self.terms)
 
     def __getitem__(self, term: str | int) -> AnyTerm:
         """The term with a given name, or at a given position in `terms`."""

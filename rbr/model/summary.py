@@ -44,7 +44,7 @@ def _gain(term: AnyTerm) -> float:
 
 
 def _pieces_text(term: AnyTerm) -> str:
-    return term.size_text if isinstance(term, PairTerm) and term.is_surface else str(len(term.pieces))
+    return term.size_text if isinstance(term, PairTerm) and term.is_surface else str(term.n_pieces)
 
 
 def _rows(model: AdditiveModel) -> list[tuple[str, ...]]:

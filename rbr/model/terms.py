@@ -284,7 +284,7 @@ class Term(HasRows, HasColumns):
 
     def __repr__(self) -> str:
         missing = "" if self.missing_value is None else ", missing"
-        n = len(self.pieces)
+        n = self.n_pieces
         return f"Term({self.name!r}, {self.kind}, {n} piece{'s' * (n != 1)}{missing})"
 
     @property
@@ -331,6 +331,11 @@ class Term(HasRows, HasColumns):
             weights, total = np.ones(len(bins)), float(len(bins))
         anchor, value = (np.multiply(a[bins].T, weights).sum(axis=-1) / total for a in (self.positions, self.values))
         return float(anchor), value
+
+    @cached_property
+    def n_pieces(self) -> int:
+        """The number of pieces; to count them takes no words for them."""
+        return len(np.unique(self.labels))
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:

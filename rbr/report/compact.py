@@ -45,7 +45,7 @@ def compact_view(model: AdditiveModel) -> str:
 
 
 def _line(term: AnyTerm, largest: float) -> str:
-    n = term.n_pieces if isinstance(term, PairTerm) else len(term.pieces)
+    n = term.n_pieces
     low, high = term.range
     pieces = f"{n} piece{'s' * (n != 1)}"
     if isinstance(term, PairTerm) and term.is_surface:
