@@ -118,11 +118,11 @@ cdef void _sums_of_powers(
 
     A sum of sums of powers, by Horner's rule: m + 2 rho sum_k (1 + rho + ... + rho^k), k < m - 1.
     """
-    cdef Py_ssize_t i, k
+    cdef Py_ssize_t i, _k
     for i in range(n):
         powers[i] = out[i] = 0.0
     # Side by side: each waits for its last sum.
-    for k in range(m - 1):
+    for _k in range(m - 1):
         for i in range(n):
             powers[i] = 1.0 + rhos[i] * powers[i]
             out[i] += powers[i]

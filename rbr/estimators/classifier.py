@@ -212,7 +212,7 @@ class RBRClassifier(ClassifierMixin, RBREstimator):
         >>> card = m.scorecard((600, 50, 20), X, y)
         >>> frame = card.to_frame()
         >>> int(frame["points"][0]), card.points(X[:3]).dtype
-        (500, dtype('int64'))
+        (501, dtype('int64'))
         """
         check_is_fitted(self, "model_")
         return self.model_.scorecard(points, X, y, odds_of=odds_of, sample_weight=sample_weight, offset=offset)
