@@ -65,7 +65,8 @@ def decide(
         if abs(gain) > options.clear_gain * error or (gain <= 0.0 and n_drawn >= options.least_bags):
             break
     # On rows that were left out chance gains more than t with a probability of at most exp(-t).
-    return best[gain * run.objective.n_total / run.dispersion > options.least_gain_in_all]
+    is_clear = gain * run.objective.n_total / run.dispersion > options.least_gain_in_all
+    return best[1] if is_clear else best[0]
 
 
 def is_nearly_separable(run: Averaging, point: Point) -> bool:
