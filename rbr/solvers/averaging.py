@@ -294,9 +294,12 @@ class Averaging:
         """
         options, posterior = self.objective.options, self.posterior
         for c in range(self.objective.n_outputs):
-            tables = np.flatnonzero(~self.is_grouped & self.allowed & (posterior.share[:, c] > 0.5))
+            # A column of missing values alone has no pieces.
+            has_pieces = ~self.is_grouped & (self.n_groups > 0)
+            tables = np.flatnonzero(has_pieces & self.allowed & (posterior.share[:, c] > 0.5))
             if len(tables):
                 n, rows, more = posterior.pieces[tables, c], posterior.rows[tables, c], options.shared_pieces
+                rows = np.clip(rows, 1e-300, 1e300)
                 squares = n / rows
                 of_all = self.looseness * squares.sum() / n.sum()
                 posterior.rows[tables, c] = (n + more) / (squares + more * of_all)

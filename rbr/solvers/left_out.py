@@ -74,10 +74,12 @@ def is_nearly_separable(run: Averaging, point: Point) -> bool:
 
     What a row says of its score is its curvature p (1 - p), which is as small as what is left of the loss.
     """
-    options, left = run.objective.options, point.loss / run.objective.constant_loss
-    rows = left * run.objective.n_total
-    is_close = left < options.nearly_separable and rows < options.rows_per_feature_to_loosen * run.n_allowed
-    return run.has_bounded_rows and is_close and not run.objective.has_many_rows
+    objective, options = run.objective, run.objective.options
+    if not run.has_bounded_rows or objective.has_many_rows:
+        return False
+    left = point.loss / objective.constant_loss
+    rows = left * objective.n_total
+    return bool(left < options.nearly_separable and rows < options.rows_per_feature_to_loosen * run.n_allowed)
 
 
 def _may_all_be_better(run: Averaging) -> bool:

@@ -100,6 +100,25 @@ def test_nearly_separable_classes_are_those_of_few_rows_with_little_loss():
     assert not is_nearly_separable(run, run.run(go_on)) or run.objective.n_total < 20_000
 
 
+def test_a_loss_of_zero_at_the_constant_model_is_no_reason_to_stop():
+    """Losses of counts may be zero, or negative, at the constant model."""
+    X = np.array([[0.0], [1.0], [2.0]])
+    model = RBRRegressor(loss="poisson").fit(X, np.ones(3))
+    np.testing.assert_allclose(model.predict(X), 1.0)
+    model = RBRRegressor(loss="poisson").fit(X[:2], np.array([0.0, 2.0]))
+    np.testing.assert_allclose(model.predict(X[:2]).mean(), 1.0)
+
+
+def test_columns_of_missing_values_alone_share_no_prior():
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 8, 1000)
+    X = np.column_stack([levels, np.full(1000, np.nan)])
+    y = rng.poisson(np.exp(2.0 * np.sin(levels))).astype(float)
+    model = RBRRegressor(loss="poisson", categorical_features=[0]).fit(X, y)
+    assert model.selected_features_.tolist() == [0]
+    assert np.isfinite(model.predict(X)).all()
+
+
 def test_where_nothing_is_to_be_decided_no_bag_is_drawn(monkeypatch):
     X, y = related_columns(0)
     run = averaging_of(X, y)
