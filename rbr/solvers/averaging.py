@@ -43,6 +43,10 @@ ROWS_OF_CURVES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 DIGITS_OF_EVIDENCE = 6
 
 
+# Rounds that end worse than the constant model by more units of log-likelihood than this have run away.
+LEAST_RUNAWAY = 10.0
+
+
 @dataclass(eq=False)
 class Posterior:
     """What is known of each table, by table and output.
@@ -73,6 +77,9 @@ class Posterior:
             *(np.zeros(shape), np.full(shape, -np.inf), np.zeros(shape), np.ones(shape), np.ones(shape)),
             *(np.full(shape, number, dtype=np.float64) for number in (options.least_jumps, options.most_prior_rows)),
         )
+
+    def copy(self) -> Posterior:
+        return Posterior(**{name: values.copy() for name, values in vars(self).items()})
 
 
 @dataclass(eq=False)
@@ -190,7 +197,7 @@ class Averaging:
     def copy(self) -> Averaging:
         """A run that stays as it is while this one goes on."""
         other = copy(self)
-        other.posterior = Posterior(**{name: values.copy() for name, values in vars(self.posterior).items()})
+        other.posterior = self.posterior.copy()
         return other
 
     @property
@@ -426,10 +433,13 @@ class Averaging:
         bins, mixing = self.objective.tables.bins_of(active), Mixing(options.mixed_rounds)
         weights = np.sqrt(self.objective.tables.weights[bins, None])
         for _ in range(options.averaging_rounds if most is None else most):
-            f = self.posterior.f[bins]
+            f, last = self.posterior.f[bins], self.posterior.copy()
             self.round(point, active)
             self.posterior.f[bins] = mixing.next(f, self.posterior.f[bins], weights)
             before, point = point, self.point(point.intercept)
+            if self.has_run_away(before, point):
+                self.posterior = last
+                return before, False
             self.estimate_dispersion(point)
             if report(point):
                 return point, True
@@ -437,6 +447,14 @@ class Averaging:
             if not change > settled:
                 break
         return point, False
+
+    def has_run_away(self, before: Point, after: Point) -> bool:
+        """Whether a round ends clearly worse than it began, and than the constant model.
+
+        Under a log link a long step can raise the loss beyond all bounds, and the next rounds would only go further.
+        """
+        rise = after.loss - max(before.loss, self.objective.constant_loss)
+        return not rise * self.objective.n_total / self.dispersion <= LEAST_RUNAWAY
 
 
 class TableVisits:

@@ -1,5 +1,7 @@
 """What rows that were left out decide of an average, and the prior that its tables share."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
@@ -116,7 +118,32 @@ def test_columns_of_missing_values_alone_share_no_prior():
     y = rng.poisson(np.exp(2.0 * np.sin(levels))).astype(float)
     model = RBRRegressor(loss="poisson", categorical_features=[0]).fit(X, y)
     assert model.selected_features_.tolist() == [0]
-    assert np.isfinite(model.predict(X)).all()
+    run = averaging_of(X[:, [1]], y, uses_all=True, shares_prior=True)
+    run.run(go_on)
+    run.posterior.pieces[:] = 0.0  # as where no curves are allowed
+    run.share_prior()
+    assert np.isfinite(run.posterior.rows).all() and np.isfinite(run.posterior.f).all()
+
+
+def test_rounds_that_run_away_end_where_they_were_last_well():
+    """A score that is far too high makes counts worse than no model; steps from there lead further away."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, 1000)[:, None].astype(float)
+    y = np.where(X[:, 0] == 0, 0.0, np.where(X[:, 0] == 1, 1.0, 15.0 + rng.integers(0, 15, 1000)))
+    run = averaging_of(X, y, "poisson", uses_all=True)
+    point = run.run(go_on)
+    assert point.loss < run.objective.constant_loss
+    assert run.has_run_away(point, replace(point, loss=run.objective.constant_loss + 1.0))
+    assert run.has_run_away(point, replace(point, loss=np.nan)) and not run.has_run_away(point, point)
+    last, round_of_averages = run.posterior.f.copy(), run.round
+
+    def too_far(point, tables):
+        round_of_averages(point, tables)
+        run.posterior.f -= 20.0 * np.sign(run.posterior.f)
+
+    run.round = too_far
+    assert run.go_on(point, go_on) is point
+    np.testing.assert_array_equal(run.posterior.f, last)
 
 
 def test_where_nothing_is_to_be_decided_no_bag_is_drawn(monkeypatch):
