@@ -148,7 +148,7 @@ class SolverOptions:
     shared_pieces: float = 10.0
     rounds_of_shared_prior: int = 4
     # If classes are told apart so well that at most this part of the loss is left, and if that part of the rows is less
-    # than this number for each feature, rows left out choose how much wider the prior is, up to so many times.
+    # than this number for each feature, rows left out choose how much wider the prior is, up to the third number.
     nearly_separable: float = 0.5
     rows_per_feature_to_loosen: float = 20.0
     loosest_prior: float = 30.0
