@@ -148,10 +148,12 @@ class SolverOptions:
     shared_pieces: float = 10.0
     rounds_of_shared_prior: int = 4
     # If classes are told apart so well that at most this part of the loss is left, and if that part of the rows is less
-    # than this number for each feature, rows left out choose how much wider the prior is, up to the third number.
+    # than this number for each feature, rows left out choose how much wider the prior is, up to the third number, among
+    # as many as the fourth, evenly by their logarithms.
     nearly_separable: float = 0.5
     rows_per_feature_to_loosen: float = 20.0
     loosest_prior: float = 30.0
+    loosenesses_tried: int = 3
     # Bins are merged to this many at most.
     most_averaged_bins: int = 255
     # Where a row can lie far out, bins of fewer rows are merged, so that a few of them make no piece, and all until
@@ -160,9 +162,11 @@ class SolverOptions:
     rows_per_bin_with_outliers: float = 20.0
     least_averaged_bins: int = 32
     # Tables are visited in rounds, until one changes the loss by at most this many units of log-likelihood; those with
-    # log odds below minus the fourth number only when all are looked at again. Correlated features take turns in
+    # log odds below minus `least_log_odds` only when all are looked at again. Correlated features take turns in
     # explaining the same: where that is heading is told from the last rounds.
     averaging_rounds: int = 50
+    # A round that ends worse than the constant model by more units of log-likelihood than this is taken back.
+    least_runaway: float = 10.0
     # The tables of several classes are updated at once, and each knows only its own curvature: where two classes share
     # the rows, both steps together are twice too long. Whole steps made rounds swing between two losses.
     step_of_classes: float = 0.7

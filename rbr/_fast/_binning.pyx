@@ -99,7 +99,7 @@ ctypedef fused real_t:
     double
 
 cdef enum:
-    FEW_ROWS = 16             # so many in a bin on average are summed faster bin by bin
+    FEW_ROWS = 16             # with this many in a bin on average, sums go bin by bin
     TILE_ROWS = 64            # of a transposition: as many pages of a row-major table are in use at a time
     TILE_COLUMNS = 16         # a cache line of float32
 

@@ -43,10 +43,6 @@ ROWS_OF_CURVES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 DIGITS_OF_EVIDENCE = 6
 
 
-# Rounds that end worse than the constant model by more units of log-likelihood than this have run away.
-LEAST_RUNAWAY = 10.0
-
-
 @dataclass(eq=False)
 class Posterior:
     """What is known of each table, by table and output.
@@ -454,7 +450,7 @@ class Averaging:
         Under a log link a long step can raise the loss beyond all bounds, and the next rounds would only go further.
         """
         rise = after.loss - max(before.loss, self.objective.constant_loss)
-        return not rise * self.objective.n_total / self.dispersion <= LEAST_RUNAWAY
+        return not rise * self.objective.n_total / self.dispersion <= self.objective.options.least_runaway
 
 
 class TableVisits:

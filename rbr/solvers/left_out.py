@@ -15,9 +15,6 @@ import numpy as np
 from rbr.objective.protocol import Bags, Objective, Point
 from rbr.solvers.averaging import Averaging
 
-# Where the looseness of a prior matters, this many are tried, evenly by their logarithms.
-LOOSENESSES_TRIED = 3
-
 # Whether a contender uses the features found, or all.
 FOUND, ALL = False, True
 
@@ -44,7 +41,7 @@ def decide(
     """
     options = run.objective.options
     sides = [uses_all] if uses_all is not None else [FOUND, ALL] if _may_all_be_better(run) else [FOUND]
-    n_tried = LOOSENESSES_TRIED if is_nearly_separable(run, point) else 1
+    n_tried = options.loosenesses_tried if is_nearly_separable(run, point) else 1
     contenders = [
         Decision(side, float(looseness))
         for side in sides
